@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow check bench page browser screenshots drawings clean
+.PHONY: help setup demo test test-slow check bench docs page browser screenshots drawings clean
 
 help:  ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 12
@@ -39,6 +39,11 @@ check: setup  ## lint, format, types (of the tests and benchmarks too) and layer
 bench: setup  ## run the benchmarks
 	@$(BIN)/millstream bench
 
+# Dead links and anchors, and pages that the navigation does not name, are errors.
+docs: setup  ## build the docs as a site, in build/site
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs --quiet build --strict --config-file website/mkdocs.yml
+	@echo "open build/site/index.html"
+
 # The page is tested in a real browser. Nothing is installed but by root, and nothing fails for want of one.
 APT := apt-get -qq -o DPkg::Lock::Timeout=300
 CHROMIUM := $(APT) install -y --no-install-recommends chromium >/dev/null 2>&1
@@ -68,7 +73,8 @@ LOOK := -Gbgcolor=white -Gpad=0.2 -Gfontname=sans-serif -Gfontsize=11 -Gfontcolo
 	-Nshape=box -Nstyle=filled -Nfillcolor="\#e3edf7" -Ncolor="\#5b6b7b" -Nfontname=sans-serif -Nfontsize=11 -Nfontcolor="\#111111" \
 	-Ecolor="\#5b6b7b" -Efontname=sans-serif -Efontsize=9 -Efontcolor="\#444444" -Earrowsize=0.7
 
-drawings: $(DRAWN)  ## make docs/drawings/*.svg from their texts
+drawings: $(DRAWN)  ## make docs/drawings/*.svg from their texts, and those of intervals from queries
+	$(BIN)/python -m website.intervals
 
 docs/drawings/%.svg: docs/drawings/%.dot
 	dot -Tsvg $(LOOK) $< -o $@

@@ -1,16 +1,14 @@
-"""README and docs are true: examples print what is said, and what is named is there."""
+"""What README and docs name is there; tests/docs runs their code blocks."""
 
 from __future__ import annotations
 
-import contextlib
 import html
-import io
 import re
-import textwrap
 from dataclasses import fields
 from pathlib import Path
 
 import pytest
+from website.generated import PAGES as GENERATED
 
 import millstream as ms
 from millstream.settings import Settings
@@ -23,39 +21,11 @@ PAGES = [
     ROOT / "examples" / "README.md",
     *sorted((ROOT / "docs").glob("*.md")),
 ]
-IN_PROCESS = re.compile(r'ms\.connect\((?:(".*?"))?\)')
-# An example, and what it prints.
-EXAMPLE = re.compile(r"```python\n(.*?)```\n\nprints\n\n```\n(.*?)```", re.DOTALL)
-EXAMPLES = [
-    pytest.param(*found, id=f"{page.stem}-{number}")
-    for page in PAGES
-    for number, found in enumerate(EXAMPLE.findall(page.read_text()), start=1)
-]
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 NAMED = re.compile(r"`([\w.-]+(?:/[\w.*-]+)*/?)`")  # a path, perhaps
 SUFFIXES = {".py", ".cql", ".md", ".txt", ".toml", ".dot", ".svg"}
 # Where the paths that docs name may begin.
 ROOTS = (ROOT, SOURCE, ROOT / "tests")
-
-
-def _in_process(call: re.Match[str]) -> str:
-    return f'ms.connect({call[1] or "None"}, engine="inprocess")'
-
-
-def test_there_are_examples() -> None:
-    assert len(EXAMPLES) == 3
-
-
-@pytest.mark.parametrize(("code", "expected"), EXAMPLES)
-def test_the_example_prints_what_it_says(
-    code: str, expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "path" / "to").mkdir(parents=True)
-    printed = io.StringIO()
-    with contextlib.redirect_stdout(printed):
-        exec("import millstream as ms\n" + IN_PROCESS.sub(_in_process, code), {})
-    assert printed.getvalue().strip() == expected.strip()
 
 
 def _is_path(name: str) -> bool:
@@ -95,14 +65,11 @@ def test_links_lead_somewhere(page: Path) -> None:
         if "://" in link:
             continue
         name, _, anchor = link.partition("#")
+        if name in GENERATED:  # by `make docs`, which checks what leads there
+            continue
         target = (page.parent / name) if name else page
         assert target.exists(), f"{page.name} links to {link}"
         assert not anchor or anchor in _anchors(target), f"{page.name} links to {link}"
-
-
-def test_every_page_is_linked_from_the_readme() -> None:
-    linked = {link.partition("#")[0] for link in LINK.findall((ROOT / "README.md").read_text())}
-    assert {f"docs/{page.name}" for page in PAGES if page.parent == ROOT / "docs"} <= linked
 
 
 def test_every_setting_is_explained() -> None:
@@ -110,21 +77,14 @@ def test_every_setting_is_explained() -> None:
     assert {field.name for field in fields(Settings)} - {"by_stream"} <= {*explained}
 
 
-def test_windows_and_errors_are_as_the_language_page_says() -> None:
+def test_windows_are_as_the_language_page_says() -> None:
     text = (ROOT / "docs" / "language.md").read_text()
-    windows = re.search(r"Windows:\n\n((?:    .*\n)+)", text)
-    error = re.search(r'(    unknown column "spede"\n(?:    .*\n)+)', text)
+    windows = re.search(r"Windows:\n\n<!-- .* -->\n\n((?:    .*\n)+)", text)
     assert windows
-    assert error
     with ms.connect(engine="inprocess") as db:
-        db.execute(
-            "CREATE STREAM s (a INT, b INT) TIMESTAMP BY ts TIMESTAMP; CREATE STREAM Cars (speed INT) TIMESTAMP BY ts"
-        )
+        db.execute("CREATE STREAM s (a INT, b INT) TIMESTAMP BY ts TIMESTAMP")
         for window in re.findall(r"\[[^\]]+\]", windows[1]):
             assert "Window" in db.explain(f"SELECT * FROM s {window}")
-        with pytest.raises(ms.NameError) as raised:
-            db.explain("SELECT spede FROM Cars")
-    assert str(raised.value) == textwrap.dedent(error[1]).strip()
 
 
 def test_every_metric_is_in_the_glossary() -> None:

@@ -14,6 +14,7 @@ KERNEL = SOURCE / "kernel"
 # Folders of tests that belong to no layer, and what they are about instead.
 ACROSS_LAYERS = {
     "bench": "the benchmarks",
+    "docs": "README and docs: their code blocks, the reference, the site",
     "cql": "behaviour as scripts, for whatever can run them",
     "examples": "the examples",
     "formats": "directories of earlier versions",

@@ -1,7 +1,8 @@
-"""The memory of a process and all that it started, sampled while it runs."""
+"""The memory of a process and all that it started, sampled while it runs, and their processor time."""
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -36,6 +37,18 @@ def processes_of(root: int) -> list[int]:
 def resident(root: int) -> int:
     """Bytes that they have in memory; what several of them share is counted once (`Pss`)."""
     return sum(map(_share, processes_of(root)))
+
+
+def processor_seconds(root: int | None = None) -> float:
+    """That a process, this one by default, and those below it have had, with those below them that have ended."""
+    return sum(map(_ticks, processes_of(root or os.getpid()))) / os.sysconf("SC_CLK_TCK")
+
+
+def _ticks(process: int) -> int:
+    try:
+        return sum(map(int, (PROC / str(process) / "stat").read_text().rpartition(")")[2].split()[11:15]))
+    except (FileNotFoundError, ProcessLookupError):
+        return 0
 
 
 def _share(process: int) -> int:

@@ -5,9 +5,11 @@ import { lazy } from "./lib/lazy";
 import { signedOut } from "./api/http";
 import { Login } from "./login";
 import { count } from "./lib/format";
+import { Icon } from "./lib/icons";
 import { PlanView } from "./plan/view";
 import { link, route } from "./router";
 import { connected, epoch, hasToken, me, signOut, theme, type Theme } from "./session";
+import { Vitals } from "./vitals";
 
 const Queries = lazy(() => import("./queries/queries").then((all) => all.QueriesView));
 const views: Record<string, { title: string; view: () => JSX.Element }> = {
@@ -21,13 +23,22 @@ const views: Record<string, { title: string; view: () => JSX.Element }> = {
   sinks: { title: "Sinks", view: lazy(() => import("./watch/sinks").then((all) => all.SinksView)) },
   settings: { title: "Settings", view: lazy(() => import("./watch/settings").then((all) => all.SettingsView)) },
 };
-const ORDER = ["plan", "queries", "write", "streams", "epochs", "routing", "sinks", "settings"];
+const ORDER = ["plan", "queries", "write", "streams", "epochs", "routing", "sinks", "settings"] as const;
 
 export function App(): JSX.Element {
-  if (signedOut.value) return <Login />;
+  return signedOut.value ? <Login /> : <Frame />;
+}
+
+function Frame(): JSX.Element {
   const at = route.value.view in views ? route.value.view : "plan";
   const View = views[at]!.view;
-  document.title = `${route.value.name || views[at]!.title} · Millstream`;
+  const { name } = route.value;
+  document.title = `${name || views[at]!.title} · Millstream`;
+  const isFirst = useRef(true);
+  useEffect(() => {
+    if (!isFirst.current) keepFocus();
+    isFirst.current = false;
+  }, [at, name]);
   return (
     <div class="frame">
       <a class="skip" href="#main" onClick={toMain}>
@@ -41,6 +52,7 @@ export function App(): JSX.Element {
         <span class="database" title="database">
           {me.value?.database ?? ""}
         </span>
+        {me.value ? <Vitals /> : null}
         <Health />
         <ThemeChoice />
         {hasToken.value ? (
@@ -64,11 +76,17 @@ function Views({ at }: { at: string }): JSX.Element {
     <nav class="side" aria-label="Views" ref={list}>
       {ORDER.map((id) => (
         <a key={id} href={link(id)} aria-current={id === at ? "page" : undefined}>
+          <Icon name={id} />
           {views[id]!.title}
         </a>
       ))}
     </nav>
   );
+}
+
+/** Where what had the focus is gone, the new view has it. */
+function keepFocus(): void {
+  if (document.activeElement === document.body || document.activeElement === null) document.getElementById("main")?.focus();
 }
 
 /** The address has its view behind the #, so that it cannot also name a place. */
@@ -81,9 +99,9 @@ function Health(): JSX.Element {
   const is = connected.value;
   const text = is === null ? "connecting" : is ? "live" : "reconnecting";
   return (
-    <span class={`health health-${text}`} role="status">
+    <span class={`health health-${text}`}>
       <span class="dot" aria-hidden="true" />
-      {text}
+      <span role="status">{text}</span>
       {is && epoch.value !== null ? <span class="epoch">epoch {count(epoch.value)}</span> : null}
     </span>
   );

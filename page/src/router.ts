@@ -11,8 +11,17 @@ function read(): Route {
   const [path = "", options = ""] = location.hash.replace(/^#\/?/, "").split("?");
   const slash = path.indexOf("/");
   const view = slash < 0 ? path : path.slice(0, slash);
-  const name = slash < 0 ? "" : decodeURIComponent(path.slice(slash + 1));
+  const name = slash < 0 ? "" : decoded(path.slice(slash + 1));
   return { view: view || "plan", name, options: new URLSearchParams(options) };
+}
+
+/** Addresses that people type need not be well formed. */
+function decoded(text: string): string {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
 }
 
 export const route = signal<Route>(read());

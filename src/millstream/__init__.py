@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING, Any
 from millstream.errors import (
     AccessError,
     BindError,
+    CancelledError,
     CatalogError,
     ClosedError,
+    ConstraintError,
     Error,
     EvaluationError,
     InputError,
@@ -20,12 +22,14 @@ from millstream.errors import (
     StatementError,
     SyntaxError,
     TimeError,
+    TooLargeError,
     TypeError,
 )
 
 if TYPE_CHECKING:
     from millstream.database import Database
-    from millstream.ingest.insert import InsertResult
+    from millstream.ingest.table_rows import InsertResult
+    from millstream.inspection.run_report import RunReport
     from millstream.opening import connect
     from millstream.query import Query, Template
     from millstream.statements.result import Result
@@ -35,8 +39,10 @@ __version__ = "0.1.0"
 __all__ = [
     "AccessError",
     "BindError",
+    "CancelledError",
     "CatalogError",
     "ClosedError",
+    "ConstraintError",
     "Database",
     "Error",
     "EvaluationError",
@@ -47,6 +53,7 @@ __all__ = [
     "NotSupportedError",
     "Query",
     "Result",
+    "RunReport",
     "ServiceError",
     "SetupError",
     "StateError",
@@ -54,6 +61,7 @@ __all__ = [
     "SyntaxError",
     "Template",
     "TimeError",
+    "TooLargeError",
     "TypeError",
     "connect",
 ]
@@ -61,9 +69,10 @@ __all__ = [
 # What is loaded when it is asked for: to import the package costs next to nothing.
 _LATER = {
     "Database": "millstream.database",
-    "InsertResult": "millstream.ingest.insert",
+    "InsertResult": "millstream.ingest.table_rows",
     "Query": "millstream.query",
     "Result": "millstream.statements.result",
+    "RunReport": "millstream.inspection.run_report",
     "Template": "millstream.query",
     "connect": "millstream.opening",
 }

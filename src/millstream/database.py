@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any, overload
 
@@ -15,13 +15,15 @@ from millstream.connectors.feeds import Feeds
 from millstream.connectors.sinks import Deliver, Sinks
 from millstream.connectors.source_loop import SourceLoop
 from millstream.drawing.plan import PlanView, check_format
-from millstream.engine.backups import Backup, backup
 from millstream.engine.engine import Engine
-from millstream.engine.life import Closable, Life, under_way
+from millstream.engine.facade import EngineFacade
+from millstream.engine.life import under_way
 from millstream.errors import BindError
 from millstream.ingest.external import External
-from millstream.ingest.insert import Inputs, InsertResult
+from millstream.ingest.insert import Inputs
+from millstream.ingest.table_rows import InsertResult
 from millstream.inspection.inspection import Inspector
+from millstream.inspection.run_report import RunReport
 from millstream.kernel.aggregation.aggregate_calls import UserAggregate
 from millstream.language.given_values import Given, with_values
 from millstream.queries.planner import Planner
@@ -37,7 +39,7 @@ from millstream.statements.status import stats
 from millstream.system.system import SystemStreams
 
 
-class Database(Closable):
+class Database(EngineFacade):
     """Streams, tables, views and standing queries over one shared pipeline."""
 
     def __init__(
@@ -49,7 +51,7 @@ class Database(Closable):
         external: External | None = None,
         checkpoints: Path | None = None,
     ) -> None:
-        self.engine = engine
+        self.engine, self._dumps = engine, pickler.dumps
         self.session = session = Session(engine.snapshot.catalog, engine.commits.declare)
         self.catalog = session.catalog
         self.inputs = inputs = Inputs(engine, self.catalog, now)
@@ -92,15 +94,13 @@ class Database(Closable):
         self.inputs.ask_for_ticks()
         self.system.read(sources)
 
-    # Statements
-
-    @under_way
     def execute(self, text: str, params: Given | None = None, *, again: bool = False) -> Result:
         """Run all statements of a text; gives the last one's result. `params` has values for ?, or for :name.
 
         What a text that may have been run before (`again`) declared in the same words is left alone, and noticed.
         """
-        return self._executor.execute(text if params is None else with_values(text, params), again=again)
+        with self.life, self.engine.works.doing(text):
+            return self._executor.execute(text if params is None else with_values(text, params), again=again)
 
     # Queries
 
@@ -141,10 +141,12 @@ class Database(Closable):
             return self._queries.bulk.register_named(template, text, rows, names, mode)
 
     def template(self, name: str) -> Template:
+        """The template of a name, as `register_many` gave it; `ms.NameError` where there is none."""
         self.check_open()
         return self._queries.named.find(name)
 
     def templates(self) -> list[Template]:
+        """All templates that have names."""
         self.check_open()
         return list(self._queries.named)
 
@@ -153,21 +155,20 @@ class Database(Closable):
         self._executor.queries.drop_template(name)
 
     def query(self, name: str) -> Query:
+        """The standing query of a name; `ms.NameError` where there is none."""
         self.check_open()
         return self._queries.registry.find(name)
 
     def queries(self) -> list[Query]:
+        """All standing queries, those of templates too."""
         self.check_open()
         return list(self._queries.registry)
 
     @under_way
-    def results(self, queries: Sequence[Query] | None = None, at: Any = None) -> pa.Table:
-        """The answers of many queries with the same columns in one table, each row with its query's name (`_query`).
-
-        For thousands of queries of one group this is much faster than asking each.
-        """
-        chosen = list(self._queries.registry if queries is None else queries)
-        return results(self.engine, self._context, chosen, at)
+    def results(self, queries: Sequence[Query | str] | None = None, at: Any = None) -> pa.Table:
+        """The answers of queries (or names of them) with the same columns in one table, each row with its query's name
+        (`_query`). For thousands of queries of one group this is much faster than asking each."""
+        return results(self.engine, self._context, self._queries.registry.given(queries), at)
 
     @under_way
     def explain(self, cql: str, format: str = "text") -> str:  # noqa: A002 - as it is called in the statement
@@ -209,7 +210,7 @@ class Database(Closable):
         """
         self._executor.code.create_window(name, body)
 
-    # Rows and time
+    # Rows, time and sinks
 
     @under_way
     def insert(self, name: str, rows: Any) -> InsertResult:
@@ -217,7 +218,15 @@ class Database(Closable):
 
         Rows are tuples, dicts, or a pyarrow, polars or pandas table.
         """
-        outcome = self.inputs.insert(self.catalog.fed_by_rows(name), rows)
+        return self.insert_pieces(name, [rows])
+
+    @under_way
+    def insert_pieces(
+        self, name: str, pieces: Iterable[Any], check: Callable[[int, int], None] = lambda rows, size: None
+    ) -> InsertResult:
+        """The same for rows that come in pieces, each of which is given up before the next one comes: all of them or
+        none. `check` is told the rows and bytes so far, and may raise."""
+        outcome = self.inputs.insert(self.catalog.fed_by_rows(name), pieces, check)
         self.sinks.flush()
         return outcome
 
@@ -228,19 +237,15 @@ class Database(Closable):
         self.sinks.flush()
 
     @under_way
-    def run(self, until: str | float | None = "idle") -> None:
-        """Read the sources: until they have no more ("idle"), for so many seconds, or (None) until interrupted.
-
-        Clocks and idle streams go on meanwhile, and sinks are served. The first source that fails ends the run with
-        its error; the others finish the batch they are at, and nothing is lost.
-        """
-        self._source_loop.run(until)
+    def run(self, until: str | float | None = "idle") -> RunReport:
+        """Read the sources: until they have no more ("idle"), for so many seconds, or (None) until interrupted; gives
+        what came of it. Clocks and idle streams go on meanwhile, and sinks are served. The first source that fails ends
+        the run with its error; the others finish the batch they are at, and nothing is lost."""
+        return self.inspection.report_of(lambda: self._source_loop.run(until))
 
     def end_run(self) -> None:
         """Have a run that another thread is in end, with the batches under way; does not wait for that."""
         self._source_loop.end(wait=False)
-
-    # Sinks
 
     @under_way
     def create_sink(self, name: str, query: str | Query | Template, deliver: Deliver) -> None:
@@ -256,27 +261,13 @@ class Database(Closable):
     # Life
 
     @under_way
-    def backup(
-        self, path: str | Path, *, copy: bool = False, progress: Callable[[int, int], None] | None = None
-    ) -> Backup:
-        """Make a copy of the database as of now in a new or empty directory, while everything goes on.
-
-        Files are linked where both lie on one file system, which takes no room; `copy` makes copies of them there too.
-        `progress` is told the bytes done and the bytes in all.
-        """
-        return backup(self.engine, Path(path), copy=copy, on_progress=progress or (lambda done, of: None))
-
-    @under_way
     def stats(self) -> dict[str, Any]:
+        """What the database holds and does: epochs, streams, sinks, state, memory, skew, shared plans."""
         return stats(self.engine, self.catalog, self._queries, self.sinks)
 
     @property
     def settings(self) -> Settings:
         return self.session.settings
-
-    @property
-    def life(self) -> Life:
-        return self.engine.life
 
     def _stop(self) -> None:
         self._source_loop.end(wait=False)

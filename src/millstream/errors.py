@@ -98,6 +98,10 @@ class InputError(Error):
     """Rows, timestamps or heartbeats that cannot be accepted; nothing of the insert was taken."""
 
 
+class ConstraintError(InputError):
+    """A row contradicts what was declared: its key is there already, or a column that is NOT NULL is."""
+
+
 class TimeError(Error):
     """An instant that is not final yet, or no longer kept."""
 
@@ -127,7 +131,15 @@ class AccessError(Error):
 
 
 class LimitError(Error):
-    """A service's limit: a request too large, too many of them, or one that takes too long."""
+    """A limit: too many requests at a time, or one that takes too long."""
+
+
+class TooLargeError(LimitError):
+    """What is sent, or an answer, is larger than it may be."""
+
+
+class CancelledError(LimitError):
+    """Work that was ended before it was done: by somebody, or because nobody waited for it any more."""
 
 
 class ServiceError(Error):

@@ -38,6 +38,7 @@ class Settings:
     shedding_lag: int = field(default=10, metadata={"least": 0})  # seconds that a source's epoch may take
     sharing: str = field(default="auto", metadata={"choices": ("auto", "on", "off")})  # of plans, between queries
     replan: str = field(default="auto", metadata={"choices": ("auto", "off")})  # whether plans follow the data
+    small_epochs: str = field(default="auto", metadata={"choices": ("auto", "driver", "spark")})  # who runs them
     background_rows: int = field(default=200_000, metadata={"least": 0})  # of history from which on queries do not wait
     max_queries: int = field(default=1_000_000, metadata={"least": 1})
     max_query_rows: int = field(default=0, metadata={"least": 0})  # of one query's result; 0: no limit
@@ -45,6 +46,13 @@ class Settings:
     max_value_bytes: int = field(
         default=16 << 20, metadata={"least": 1024, "most": 1 << 30, "bytes": True}
     )  # of one value
+    max_column_bytes: int = field(
+        default=1 << 30, metadata={"least": 1024, "bytes": True}
+    )  # of texts that are made at once
+    max_join_pairs: int = field(default=1_000_000_000, metadata={"least": 1})  # that one step looks at
+    max_join_rows: int = field(default=50_000_000, metadata={"least": 1})  # that one step makes
+    max_answer_rows: int = field(default=20_000_000, metadata={"least": 0})  # 0: no limit
+    max_answer_bytes: int = field(default=2 << 30, metadata={"least": 0, "bytes": True})
     max_follower_bytes: int = field(default=1 << 30, metadata={"least": 0, "bytes": True})  # for one remote reader
     by_stream: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # what single streams do otherwise
 
@@ -68,6 +76,9 @@ class Settings:
 
     def without_stream(self, key: str) -> Settings:
         return replace(self, by_stream={other: own for other, own in self.by_stream.items() if other != key})
+
+    def with_stream_renamed(self, key: str, new: str) -> Settings:
+        return replace(self, by_stream={new if other == key else other: own for other, own in self.by_stream.items()})
 
     def with_value(self, name: str, value: object, place: Place | None = None) -> Settings:
         """The settings with one changed; a wrong name or value is an error at the place."""
@@ -133,11 +144,17 @@ _ABOUT = {
     "shedding_lag": "seconds that a source's epoch may take before elements are dropped",
     "sharing": "whether queries that differ in constants share one plan",
     "replan": "whether plans follow the data",
+    "small_epochs": "who runs epochs on Spark: the driver where a job would take longer to start, always, or never",
     "background_rows": "rows of history from which on a late query's past is worked through in the background",
     "max_queries": "queries that may be registered",
     "max_query_rows": "rows that one query's result may have; 0 is no limit",
     "max_query_state": "bytes of state that one query may have; 0 is no limit",
     "max_value_bytes": "bytes that one value may have",
+    "max_column_bytes": "bytes of the texts that a function makes for the rows of one step",
+    "max_join_pairs": "pairs of rows that a join may look at in one step",
+    "max_join_rows": "rows that a join may make in one step",
+    "max_answer_rows": "rows that one answer may have; 0 is no limit",
+    "max_answer_bytes": "bytes that one answer may have in memory; 0 is no limit",
     "max_follower_bytes": "bytes that are kept for one remote reader who is slow",
 }
 

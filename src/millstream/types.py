@@ -1,12 +1,12 @@
 """Spark SQL's data types, and what they are in Arrow and Polars.
 
-A type is written as Spark writes it (`BIGINT`, `DECIMAL(10,2)`). Timestamps are microseconds in UTC.
+A type is written as Spark writes it (`BIGINT`, `DECIMAL(10,2)`, `ARRAY<STRING>`). Timestamps are microseconds in UTC.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import polars as pl
 import pyarrow as pa
@@ -16,7 +16,7 @@ MAX_DECIMAL_PRECISION = 38
 
 @dataclass(frozen=True)
 class DataType:
-    """A scalar type; precision and scale belong to decimals only.
+    """A scalar type, or a list of values of one; precision and scale belong to decimals only.
 
     A declared VARCHAR(n) is STRING in every respect but one: what is written to its column has at most so many
     characters.
@@ -26,9 +26,16 @@ class DataType:
     precision: int = 0
     scale: int = 0
     length: int | None = field(default=None, compare=False)
+    element: DataType | None = field(default=None, metadata={"fingerprint": "where given"})  # of lists
 
     def __str__(self) -> str:
+        if self.element is not None:
+            return f"ARRAY<{self.element}>"
         return f"DECIMAL({self.precision},{self.scale})" if self.name == "DECIMAL" else self.name
+
+    @property
+    def is_list(self) -> bool:
+        return self.element is not None
 
     @property
     def is_integer(self) -> bool:
@@ -77,6 +84,11 @@ def decimal(precision: int, scale: int) -> DataType:
     return DataType("DECIMAL", precision, scale)
 
 
+def array(element: DataType) -> DataType:
+    """Lists of values of a type."""
+    return DataType("ARRAY", element=element)
+
+
 def varchar(length: int) -> DataType:
     return DataType("STRING", length=length)
 
@@ -119,10 +131,23 @@ _POLARS: dict[DataType, pl.DataType] = {
 
 
 def to_arrow(kind: DataType) -> pa.DataType:
+    if kind.element is not None:
+        return pa.list_(to_arrow(kind.element))
     return pa.decimal128(kind.precision, kind.scale) if kind.is_decimal else _ARROW[kind]
 
 
+def from_arrow(kind: pa.DataType) -> DataType:
+    """The type whose values a column of an answer has."""
+    if pa.types.is_decimal(kind):
+        return decimal(kind.precision, kind.scale)
+    if pa.types.is_list(kind):
+        return array(from_arrow(kind.value_type))
+    return next(known for known, arrow in _ARROW.items() if arrow == kind)
+
+
 def to_polars(kind: DataType) -> pl.DataType:
+    if kind.element is not None:
+        return pl.List(to_polars(kind.element))
     return pl.Decimal(kind.precision, kind.scale) if kind.is_decimal else _POLARS[kind]
 
 
@@ -134,6 +159,28 @@ class Field(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.name} {self.type}"
+
+
+class AlteredField(Field):
+    """A column that was added or renamed later: files from before have it under another name, or not at all, and then
+    its rows have the default."""
+
+    stored: str
+    default: Any
+
+    @classmethod
+    def of(cls, name: str, kind: DataType, stored: str, default: Any = None) -> AlteredField:
+        made = cls(name, kind)
+        made.stored, made.default = stored, default
+        return made
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return AlteredField.of, (self.name, self.type, self.stored, self.default)
+
+
+def stored_name(field: Field) -> str:
+    """What files of history call a column."""
+    return field.stored if isinstance(field, AlteredField) else field.name
 
 
 Schema = tuple[Field, ...]

@@ -48,7 +48,7 @@ def test_what_are_no_rows(rows: Any) -> None:
         json_rows("s", rows)
 
 
-@pytest.mark.parametrize(("row", "said"), [("ab", "row 2 is a str"), ({1}, "row 2 is a set"), (([],), "row 2 has a")])
+@pytest.mark.parametrize(("row", "said"), [("ab", "row 2 is a str"), ({1}, "row 2 is a set"), (({},), "row 2 has a")])
 def test_the_row_is_named(row: Any, said: str) -> None:
     with pytest.raises(ms.InputError, match=said):
         json_rows("s", [(1,), row])

@@ -18,7 +18,8 @@ import pytest
 import millstream as ms
 from millstream.database import Database
 from millstream.engine.history.backfill import Backfills
-from millstream.engine.history.replay import Replay
+from millstream.engine.history.replay import HistoryRun, Replay
+from millstream.engine.history.rounds import Rounds
 
 SUMS = "SELECT k, SUM(v) AS total FROM s [RANGE 15] GROUP BY k"
 QUERIES = {
@@ -58,14 +59,14 @@ class Gate:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.arrived, self._open = threading.Event(), threading.Event()
-        usual: Callable[..., Any] = Backfills._run_slice
+        usual: Callable[..., Any] = Rounds.run_slice
 
         def gated(*arguments: Any) -> Any:
             self.arrived.set()
             assert self._open.wait(60)
             return usual(*arguments)
 
-        monkeypatch.setattr(Backfills, "_run_slice", gated)
+        monkeypatch.setattr(Rounds, "run_slice", gated)
 
     def open(self) -> None:
         self._open.set()
@@ -154,7 +155,7 @@ def test_closing_does_not_wait_and_opening_begins_again(tmp_path: Path, monkeypa
     monkeypatch.setattr(Replay, "take", slow)
     monkeypatch.setattr(Backfills, "_publish", lambda *_: pytest.fail("closed long ago"))
     monkeypatch.setattr(Replay, "rows_left", lambda *_: 1_000)  # it never comes to an end
-    monkeypatch.setattr("millstream.engine.history.backfill._SHRINKING", 2)
+    monkeypatch.setattr("millstream.engine.history.rounds.SHRINKING", 2)
     for name, text in QUERIES.items():
         db.register(text, name=name)
     assert begun.wait(60)
@@ -422,11 +423,12 @@ def test_notices_of_groups_outlive_the_process(tmp_path: Path) -> None:
 
 
 PROGRAM = """
-import sys
+import os, sys
 import millstream as ms
 from tests.engine.test_backfill import QUERIES, feed, opened
 from pathlib import Path
 with opened(Path(sys.argv[1])) as db:
+    db.engine.backfills.saved_every = float(os.environ.get("SAVED_EVERY", 10))
     for name, text in QUERIES.items():
         arrived = db.stats()["streams"]["s"]["arrived"] // 10
         feed(db, range(arrived, 20))
@@ -444,7 +446,7 @@ def run(path: Path, fault: str = "") -> int:
     return subprocess.run([sys.executable, "-c", PROGRAM, str(path)], env=environment, check=False).returncode
 
 
-@pytest.mark.parametrize("fault", ["backfill-slice-run:3", "backfill-finished", "manifest-linked:26"])
+@pytest.mark.parametrize("fault", ["backfill-slice-run:3", "backfill-finished", "changes-written:20"])
 def test_a_backfill_that_was_killed_is_repeated(tmp_path: Path, fault: str) -> None:
     path = tmp_path / "db"
     assert run(path, fault) == -signal.SIGKILL
@@ -460,3 +462,113 @@ def test_files_are_read_by_the_slice(tmp_path: Path) -> None:
         db.insert("s", pl.DataFrame({"k": (t % 4).cast(pl.Int32), "v": (t % 7).cast(pl.Int32), "t": t // 3}))
         query = db.register("SELECT k, COUNT(*) AS n FROM s GROUP BY k", name="n")
         assert query.result(at=99_998).to_pydict() == {"k": [0, 1, 2, 3], "n": [75_000, 74_999, 74_999, 74_999]}
+
+
+def resuming(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """After how many rows runs go on."""
+    rows: list[int] = []
+    usual: Callable[..., Any] = HistoryRun.go_on
+
+    def going_on(run: HistoryRun, saved: Any) -> None:
+        usual(run, saved)
+        rows.append(run.rows)
+
+    monkeypatch.setattr(HistoryRun, "go_on", going_on)
+    return rows
+
+
+@pytest.mark.parametrize("fault", ["backfill-saved:2", "backfill-slice-run:4", "backfill-finished"])
+def test_a_backfill_that_was_killed_goes_on_where_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str
+) -> None:
+    monkeypatch.setenv("SAVED_EVERY", "0")
+    assert run(tmp_path / "db", fault) == -signal.SIGKILL
+    monkeypatch.setattr(Backfills, "start", lambda _: None)
+    with opened(tmp_path / "db") as db:
+        (saved,) = db.engine.snapshot.runs.values()
+        assert saved.rows
+        files = {name.partition("@")[0] for name in saved.names()}
+        assert files <= {path.name for path in (tmp_path / "db" / "segments").iterdir()}
+    monkeypatch.undo()
+    rows = resuming(monkeypatch)
+    with opened(tmp_path / "db") as db:
+        for query in db.queries():
+            query.wait()
+        assert rows == [saved.rows]  # what the earlier process has read is not read again
+        feed(db, range(db.stats()["streams"]["s"]["arrived"] // 10, 30))
+        queries = {name: text for name, text in QUERIES.items() if name in {query.name for query in db.queries()}}
+        assert answers(db) == expected(30, queries)
+        assert not db.engine.snapshot.runs
+    files = {path.name for path in (tmp_path / "db" / "segments").iterdir()}
+    with opened(tmp_path / "db") as db:
+        assert {name.partition("@")[0] for name in db.engine.snapshot.names() if "@" in name} == files
+
+
+def close_after(monkeypatch: pytest.MonkeyPatch, slices: int) -> threading.Event:
+    """Backfills take so many slices, and then wait for the end."""
+    taken: list[int] = []
+    arrived = threading.Event()
+    usual: Callable[..., Any] = Rounds.run_slice
+
+    def limited(rounds: Rounds, *arguments: Any) -> None:
+        taken.append(1)
+        if len(taken) > slices:
+            arrived.set()
+            while not rounds.is_over():
+                arrived.wait(0.01)
+            return
+        usual(rounds, *arguments)
+
+    monkeypatch.setattr(Rounds, "run_slice", limited)
+    return arrived
+
+
+def test_a_backfill_goes_on_where_it_was_when_the_database_was_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patching:
+        arrived = close_after(patching, 1)
+        with opened(tmp_path / "db") as db:
+            feed(db, range(20))
+            for name, text in QUERIES.items():
+                db.register(text, name=name)
+            assert arrived.wait(60)
+    rows = resuming(monkeypatch)
+    with opened(tmp_path / "db") as db:
+        db.query("pairs").drop()  # the others go on
+        assert db.query("sums").wait(60)
+        assert rows == [40]
+        feed(db, range(20, 25))
+        rest = {name: text for name, text in QUERIES.items() if name != "pairs"}
+        assert answers(db) == expected(25, rest)
+        assert not db.engine.snapshot.runs
+
+
+@pytest.mark.parametrize("dropped", [False, True])
+def test_queries_of_a_group_go_on_where_they_were(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dropped: bool
+) -> None:
+    names = ["a", "b", "c", "d"]
+    with monkeypatch.context() as patching:
+        arrived = close_after(patching, 1)
+        with opened(tmp_path / "db") as db:
+            feed(db, range(20))
+            db.register_many(TEMPLATE, FIRST, names=names)
+            assert arrived.wait(60)
+    with monkeypatch.context() as patching:
+        patching.setattr(Backfills, "start", lambda _: None)
+        with opened(tmp_path / "db") as db:
+            assert db.engine.snapshot.runs
+            if dropped:
+                db.query("b").drop()
+    rows = resuming(monkeypatch)
+    with opened(tmp_path / "db") as db, opened() as early:
+        assert db.query("a").wait(60)
+        assert rows == ([] if dropped else [40 + len(names)])  # of the others it is worked through again
+        early.register_many(TEMPLATE, FIRST, names=names)
+        if dropped:
+            early.query("b").drop()
+        feed(early, range(21))
+        feed(db, range(20, 21))
+        assert grouped(db) == grouped(early)
+        assert not db.engine.snapshot.runs

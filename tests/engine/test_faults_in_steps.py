@@ -66,6 +66,9 @@ PLANS: dict[str, tuple[str, ...]] = {
     "SELECT d.a, N.n FROM (SELECT DISTINCT a FROM S [RANGE 5]) d, N WHERE d.a = N.a": (),
     "SELECT d.a, N.n FROM (SELECT DISTINCT a FROM S [ROWS 2]) d, N WHERE d.a = N.a": (),
     "SELECT a FROM C": (),
+    "SELECT a FROM K": (),
+    "SELECT a, b FROM S [RANGE 1 ON b]": (),
+    "SELECT a, n FROM S [RANGE 5], UNNEST(array(a, b)) AS u(n)": (),
     "SELECT a, count(*) AS n FROM S [ROWS 2] GROUP BY a": ("SET strategy = 'negative'",),
     "SELECT DISTINCT a, b FROM S [RANGE 6]": ("SET strategy = 'direct'",),
     "SELECT DISTINCT a, b FROM S [RANGE 7]": ("SET strategy = 'negative'",),
@@ -111,6 +114,7 @@ def database() -> ms.Database:
         db.execute(f"CREATE STREAM {name} (a INT, b INT) TIMESTAMP BY t")
     db.execute("CREATE TABLE N (a INT, n INT) NON RETROACTIVE; INSERT INTO N VALUES (1, 10)")
     db.execute("CREATE TABLE C (a INT) CHANGES BY op TIMESTAMP BY t")
+    db.execute("CREATE TABLE K (a INT) KEY (a) CHANGES BY op TIMESTAMP BY t")
     db.create_window("halves", lambda values, instants: pl.DataFrame({"start": instants, "end": instants + 2}))
     return db
 
@@ -118,7 +122,8 @@ def database() -> ms.Database:
 def feed(db: ms.Database, first: int) -> None:
     for name in "SRQ":
         db.insert(name, [(1, first, first), (2, 2, first + 1)])
-    db.insert("C", [(first, "+", first)])
+    for name in "CK":
+        db.insert(name, [(first, "+", first)])
     db.advance(to=first + 3)
 
 

@@ -13,6 +13,7 @@ import millstream as ms
 from millstream.database import Database
 from millstream.engine.epochs.merging import history_merges
 from millstream.engine.epochs.periods import ROWS, UNKNOWN, period_length
+from millstream.state.manifest import Manifests
 from millstream.state.snapshot import HistoryFile
 
 
@@ -28,6 +29,12 @@ def files(path: Path) -> list[Path]:
 
 def periods(path: Path) -> list[int]:
     return sorted(int(found.name.removeprefix("_period=")) for found in (path / "history" / "s").iterdir())
+
+
+@pytest.fixture(autouse=True)
+def apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each batch is a file of its own, however small."""
+    monkeypatch.setattr("millstream.state.store.SMALL", -1)
 
 
 @pytest.fixture
@@ -104,9 +111,12 @@ def test_a_column_may_be_called_like_anything(path: Path) -> None:
         assert read_by_duckdb(text) == [(7,)]
 
 
-def test_files_that_lie_flat_are_still_read_and_laid_out_when_merged(path: Path) -> None:
+def test_files_that_lie_flat_are_still_read_and_laid_out_when_merged(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As versions before periods wrote them."""
-    with opened(path) as db:
+    with monkeypatch.context() as patched, opened(path) as db:
+        patched.setattr(Manifests, "_may_be_a_change", lambda owner, snapshot: False)
         feed(db, range(3))
     (manifest,) = (path / "manifest").glob("manifest-*.json")
     for file in files(path):

@@ -11,7 +11,7 @@ import pytest
 
 import millstream as ms
 from millstream.database import Database
-from millstream.engine.history.backfill import Backfills
+from millstream.engine.history.rounds import Rounds
 
 COUNTS = "SELECT count(*) AS n, sum(v) AS total FROM s [RANGE UNBOUNDED] WHERE v >= ?"
 PAIRS = "SELECT count(*) AS n FROM s [RANGE UNBOUNDED] a, s [RANGE UNBOUNDED] b WHERE a.k = b.k AND a.v >= ?"
@@ -34,14 +34,14 @@ def expected(text: str, least: int, kept: int, final: int) -> list[dict[str, int
 def opening(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
     """Backfills wait for it before each slice, or for the end."""
     gate = threading.Event()
-    usual: Callable[..., Any] = Backfills._run_slice
+    usual: Callable[..., Any] = Rounds.run_slice
 
-    def gated(backfills: Backfills, *arguments: Any) -> Any:
-        while not gate.wait(0.01) and not backfills._closing.is_set():
+    def gated(rounds: Rounds, *arguments: Any) -> Any:
+        while not gate.wait(0.01) and not rounds.is_over():
             pass
-        return usual(backfills, *arguments)
+        return usual(rounds, *arguments)
 
-    monkeypatch.setattr(Backfills, "_run_slice", gated)
+    monkeypatch.setattr(Rounds, "run_slice", gated)
     yield gate
     gate.set()
 

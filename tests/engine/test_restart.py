@@ -124,8 +124,8 @@ def test_a_failed_query_is_still_failed(tmp_path: Path) -> None:
 
 
 def test_history_can_be_read_by_others(tmp_path: Path) -> None:
-    with fed(tmp_path / "db"):
-        rows = read_by_duckdb(f"SELECT _ts, a, b FROM '{tmp_path}/db/history/s/**/*.parquet' ORDER BY _ts")
+    fed(tmp_path / "db").close()
+    rows = read_by_duckdb(f"SELECT _ts, a, b FROM '{tmp_path}/db/history/s/**/*.parquet' ORDER BY _ts")
     assert rows == [(1, 1, "x"), (2, 2, "y"), (4, 1, "z")]
 
 
@@ -166,13 +166,20 @@ def test_a_flipped_bit_is_found_and_nothing_is_overwritten(tmp_path: Path, kind:
     path = tmp_path / "db"
     fed(path).close()
     (damaged, *_) = sorted(path.glob(kind))
-    flip(damaged, int(damaged.stat().st_size * where))
+    size = damaged.stat().st_size
+    # Not all of a file that was appended to is of use to anyone.
+    for place in range(int(size * where), size, 100) if kind == "segments/*.seg" else [int(size * where)]:
+        flip(damaged, place)
     before = contents(path)
     with pytest.raises(ms.StateError, match="is damaged") as raised:
         use(path)
     assert damaged.name in str(raised.value)
     after = contents(path)
-    kept = [name for name in before if not name.startswith("manifest/manifest-") or kind.startswith("manifest")]
+    kept = [
+        name
+        for name in before
+        if not name.startswith(("manifest/manifest-", "manifest/changes-")) or kind.startswith("manifest")
+    ]
     assert all(after.get(name) == before[name] for name in kept) or kind == "history/s/*/*"  # opening takes a number
     assert after[str(damaged.relative_to(path))] == before[str(damaged.relative_to(path))]
 
@@ -210,6 +217,7 @@ def test_orphans_are_collected(tmp_path: Path) -> None:
     (path / "history" / "s" / "e99-abcd.parquet").write_bytes(b"half")
     (path / "manifest" / "manifest-0000000099.tmp").write_bytes(b"half")
     ms.connect(path, engine="inprocess").close()
+    before = {name: content for name, content in before.items() if not name.endswith(".log")}
     after = {name for name in contents(path) if not name.endswith(".tmp")}
     # Whoever opens the database takes the next number.
     assert {_unnumbered(name) for name in after} == {_unnumbered(name) for name in before}

@@ -12,6 +12,7 @@ from tests.properties.driver import check_case
 from tests.properties.generate import seeded_case
 from tests.properties.queries import LINEAR, RELATIONAL, Profile
 from tests.support.answers import table_of
+from tests.support.combining import combine_always
 
 import millstream as ms
 from millstream.database import Database
@@ -29,13 +30,19 @@ def on_shards(shards: int) -> Database:
 
 @pytest.mark.parametrize(("shards", "strategy", "join_plan"), [(2, "upa", "tree"), (3, "negative", "eddy")])
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_a_file_on_shards(path: Path, shards: int, strategy: str, join_plan: str) -> None:
+def test_a_file_on_shards(
+    path: Path, shards: int, strategy: str, join_plan: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if shards == 2:
+        combine_always(monkeypatch)
     with EngineSubject(strategy, shards, join_plan=join_plan) as opened:
         run(load(path), opened)
 
 
 @pytest.mark.parametrize(("seed", "profile"), CASES, ids=[f"{profile.name}-{seed}" for seed, profile in CASES])
-def test_a_case_on_shards(seed: int, profile: Profile) -> None:
+def test_a_case_on_shards(seed: int, profile: Profile, monkeypatch: pytest.MonkeyPatch) -> None:
+    if seed % 2 == 0:
+        combine_always(monkeypatch)
     check_case(seeded_case(1000 + seed, profile), partial(on_shards, 2 + seed % 2))
 
 

@@ -13,7 +13,7 @@ EXAMPLES = Path(__file__).parent.parent.parent / "examples"
 NOTEBOOK = EXAMPLES / "notebook.ipynb"
 PRINTED = {
     "payments": r"3,000 rules, one plan.*\+ customer 471: more than 6 payments.*above their customer's own limit",
-    "sensors": r"400 queries .* share one plan.*at 290 s: \['room 0\.7'\].*room 7 .*200 queries are left",
+    "sensors": r"room 0\.7.*400 questions, \d+ alarms.*'room': 7.*200 questions.*1 late.*the kitchen",
     "flows": r"only_link1 \(relation\): \d+ rows.*http +\d+ flows.*Join anti.* STR",
     "linear_road": r"7:00 \d+ slow segments, the slowest: 37 .*with a toll; the highest:\n  \d:\d\d car \d+ pays",
 }

@@ -13,8 +13,9 @@ from tests.formats import contents
 from tests.formats.make import FIRST, HERE, REST
 
 import millstream as ms
+from millstream.state.changes import changed
 from millstream.state.manifest import FORMAT
-from millstream.state.snapshot import to_json
+from millstream.state.snapshot import from_json, to_json
 
 MADE = ("epoch", "history", "states", "results", "queries", "query_tables", "backfills")
 VERSIONS = sorted(path.name.removesuffix(".tar.gz") for path in HERE.glob("format_*.tar.gz"))
@@ -58,6 +59,11 @@ def test_what_was_kept_is_taken_over_and_not_made_anew(kept: tuple[Path, dict[st
     """Plans have the names that they had, so that nothing is computed again from history."""
     (newest,) = sorted((kept[0] / "manifest").glob("manifest-*.json"))[-1:]
     before = json.loads(newest.read_text().split("\n", 1)[1])["snapshot"]
+    for log in (kept[0] / "manifest").glob("changes-*.log"):
+        snapshot = from_json(before, ())
+        for line in log.read_text().splitlines():
+            snapshot = changed(snapshot, json.loads(line.partition(" ")[2])["change"])
+        before = json.loads(json.dumps(to_json(snapshot)))
     with ms.connect(kept[0], engine="inprocess") as db:
         contents.answers(db)
         after = json.loads(json.dumps(to_json(db.engine.snapshot)))

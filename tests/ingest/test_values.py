@@ -111,11 +111,12 @@ def test_parameters_are_checked(db: ms.Database) -> None:
 
 HTTP = """
 import sys
-from millstream.ingest.typed_rows import typed_table
+from millstream.ingest.typed_rows import typed_pieces
 from millstream.errors import Error
 from millstream.types import DATE, INT, TIMESTAMP, Field, decimal
 from millstream.wire.media import RowFormat
-from millstream.wire.rows import decode
+from millstream.wire.arrow import NO_LIMITS
+from millstream.wire.bodies import pieces_of
 columns = (Field("d", decimal(10, 2)), Field("k", INT), Field("at", TIMESTAMP), Field("day", DATE))
 texts = ["1e-999999999", "0e-999999999", "1e999999999", "1e-100", "NaN", "Infinity", "0." + "0" * 200 + "1", "9" * 400]
 for text in texts:
@@ -126,13 +127,13 @@ for text in texts:
     bodies += [(RowFormat.CSV, f"d,k,at,day\\n{text},9,,\\n")]
     for form, body in bodies:
         try:
-            typed_table(decode(body.encode(), form, columns, "S"), columns, "S")
+            typed_pieces(pieces_of(body.encode(), form, columns, "S", NO_LIMITS), columns, "S")
         except Error:
             continue
         sys.exit(f"{form}: {body[:80]} was taken")
 for body in ('[[1, 9, "99999-01-01T00:00:00Z", null]]', '[[1, 9, null, "0000-00-00"]]', '[[1, 9, 1e400, null]]'):
     try:
-        typed_table(decode(body.encode(), RowFormat.JSON, columns, "S"), columns, "S")
+        typed_pieces(pieces_of(body.encode(), RowFormat.JSON, columns, "S", NO_LIMITS), columns, "S")
     except Error:
         continue
     sys.exit(body)

@@ -79,9 +79,27 @@ def test_what_cannot_move_stays(db: Database) -> None:
     fill(db, 0, 5)
     said = applied(db, "strategy", "direct")
     assert said["strict"] == "stays: strategy 'direct' cannot run this query"
-    assert said.keys() == {"strict", "same"}
+    together = "q3 and 9 that share its plan"
+    assert said.keys() == {"strict", "same", together}
+    assert said[together] == "stays: queries that share a plan keep their strategy"
     assert db.inspection.apply("memory_budget") == {}
     assert db.inspection.apply("jit") == dict.fromkeys(said, "stays: its plan is the same")
+
+
+def test_queries_of_a_group_move_together(db: Database) -> None:
+    db.register_many(f"{JOIN} AND u.d > ?", [(n,) for n in range(10)], template="group")
+    fill(db, 0, 20)
+    (said,) = applied(db, "jit", "on").values()
+    assert "SET jit = on" in said
+    assert "SET jit = on" in db.query("q1").explain()
+    assert all("just in time" in join for join in joins(db, "q1"))
+    fill(db, 20, 30)
+    with ms.connect(engine="inprocess") as other:
+        for name, columns in {"s": "a", "r": "a BIGINT, c", "u": "c BIGINT, d"}.items():
+            other.execute(f"CREATE STREAM {name} ({columns} BIGINT, ts BIGINT) TIMESTAMP BY ts")
+        other.register_many(f"{JOIN} AND u.d > ?", [(n,) for n in range(10)], template="group")
+        fill(other, 0, 30)
+        assert [rows(db, f"q{n}") for n in range(1, 11)] == [rows(other, f"q{n}") for n in range(1, 11)]
 
 
 @pytest.mark.parametrize("policy", ["ticket", "fixed", "random"])

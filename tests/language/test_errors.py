@@ -21,7 +21,7 @@ REGISTER QUERY q AS SELECT a FROM T [NOW];
 WRONG = [
     # Syntax
     ("SELEC a FROM S", ms.SyntaxError, 'no statement starts with "SELEC".*did you mean "SELECT"', "SELEC"),
-    ("SELECT a FROM", ms.SyntaxError, "expected table name", ""),
+    ("SELECT a FROM", ms.SyntaxError, "expected the name of a stream", ""),
     ("SELECT a FROM S WHERE", ms.SyntaxError, "ends too early", ""),
     ("SELECT a b c FROM S", ms.SyntaxError, 'unexpected "c"', "c"),
     ("SELECT (a FROM S", ms.SyntaxError, r"expecting \)", "FROM"),
@@ -80,7 +80,7 @@ WRONG = [
     ("SELECT a FROM S WHERE a IN (DATE '2020-01-01')", ms.TypeError, "IN compares", None),
     ("SELECT sum(b IS NULL) FROM S", ms.TypeError, "sum", "sum(b IS NULL)"),
     ("CREATE STREAM U (a FOO) TIMESTAMP BY t", ms.TypeError, 'unknown type "FOO"', None),
-    ("CREATE STREAM U (a ARRAY<INT>) TIMESTAMP BY t", ms.TypeError, "not supported", None),
+    ("CREATE STREAM U (a MAP<INT, INT>) TIMESTAMP BY t", ms.TypeError, "not supported", None),
     ("CREATE STREAM U (a DECIMAL(50,2)) TIMESTAMP BY t", ms.TypeError, "not possible", None),
     ("CREATE STREAM U (a STRING) TIMESTAMP BY a", ms.TypeError, "timestamp column", "a"),
     ("SELECT a FROM S [NOW] UNION ALL SELECT at FROM Micros [NOW]", ms.BindError, "counts time", None),

@@ -20,3 +20,13 @@ def test_output_columns_are_made_unique() -> None:
         query = db.register("SELECT S.a, S.A, S.a + 1, x.a FROM S [NOW], S [NOW] AS x", name="Twice")
         assert query.schema.names == ["a", "A_1", "S.a + 1", "a_2"]
         assert db.query("twice") is query
+
+
+def test_columns_called_as_those_of_answers_get_other_names_there() -> None:
+    with ms.connect(engine="inprocess") as db:
+        db.execute("CREATE STREAM S (a INT) TIMESTAMP BY ts; CREATE VIEW late AS SELECT * FROM S._late")
+        query = db.register("SELECT * FROM late WHERE _ts < 5", name="q")
+        db.insert("S", [(1, 5), (2, 4), (3, 7)])
+        db.advance(to=9)
+        assert query.schema.names == ["a", "_ts_1"]
+        assert query.result().to_pylist() == [{"_ts": 7, "a": 2, "_ts_1": 4}]

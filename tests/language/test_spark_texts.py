@@ -31,6 +31,8 @@ def _type(kind: pa.DataType) -> str:
     """As Spark calls it."""
     if pa.types.is_decimal(kind):
         return f"decimal({kind.precision},{kind.scale})"
+    if pa.types.is_list(kind):
+        return f"array<{_type(kind.value_type)}>"
     return _NAMES[str(kind)]
 
 

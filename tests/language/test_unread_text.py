@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -46,9 +47,11 @@ def test_a_word_too_many(statement: str, garbage: str) -> None:
 
 
 def _is_meant(text: str) -> bool:
-    """Options may have an equals sign; a dot before a number, and one between names, belong to them."""
+    """Options may have an equals sign; a dot before a number, and one between names, belong to them; NULL behind the
+    type of a column says what holds anyway."""
     spaced = text.replace(" (", "(").replace("( ", "(")
-    return (" = " in spaced and "OPTIONS" in spaced) or " . " in text
+    is_nullable = re.search(r"(INT|STRING|10,2 ?\)) NULL ?[,)]", text) is not None
+    return (" = " in spaced and "OPTIONS" in spaced) or " . " in text or is_nullable
 
 
 @pytest.fixture(scope="module")

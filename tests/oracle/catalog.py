@@ -28,7 +28,9 @@ def table(statement: st.CreateTable) -> Table | ChangeTable:
     names = [column.name.lower() for column in columns]
     inputs = [name.lower() for name in feed.inputs]
     key = tuple(names.index(name.key) for name in statement.key)
-    return ChangeTable(statement.name.text, columns, statement.nature, key, inputs.index(operation.key), feed)
+    enforced = bool(key) and not statement.not_enforced
+    place = inputs.index(operation.key)
+    return ChangeTable(statement.name.text, columns, statement.nature, key, place, feed, enforced)
 
 
 def view(name: st.Name, names: tuple[st.Name, ...], node: Node) -> Node:

@@ -114,6 +114,7 @@ class ChangeTable:
     key: tuple[int, ...]
     operation: int
     feed: Feed
+    enforced: bool = False  # whether `+` of a key that is there is malformed
 
     def check(self, row: Sequence[object]) -> None:
         allowed = ("+", "insert", "-", "delete", *(("update",) if self.key else ()))
@@ -126,7 +127,9 @@ class ChangeTable:
             row = element.values[: len(self.columns)]
             operation = str(element.values[self.operation]).lower()
             if operation in ("+", "insert"):
-                contents.append(row)
+                key = [row[i] for i in self.key]
+                if not (self.enforced and any([other[i] for i in self.key] == key for other in contents)):
+                    contents.append(row)  # else the row is malformed
             elif operation in ("-", "delete"):
                 if row in contents:  # else the row is malformed
                     contents.remove(row)

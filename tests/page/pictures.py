@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 import shutil
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -38,16 +39,22 @@ REGISTER QUERY owners AS
 WRITTEN = "SELECT segNo, count(*) AS cars\nFROM SegSpeedStr [RANGE 30 SECONDS]\nWHERE sped < 30\nGROUP BY segNo"
 
 
+def _down(number: int, rows: object) -> None:
+    raise ConnectionError("billing:9092 does not answer")
+
+
 @contextmanager
 def highway() -> Iterator[tuple[ms.Database, threading.Event]]:
     """Traffic that goes on until the event is set."""
-    with ms.connect(engine="inprocess") as db:
+    with tempfile.TemporaryDirectory() as folder, ms.connect(f"{folder}/highway", engine="inprocess") as db:
         db.execute(script("linear_road.cql"))
         db.execute(script("linear_road_tolls.cql"))
         db.execute(MORE)
         text = "SELECT vehicleId, speed FROM SegSpeedStr [RANGE 30 SECONDS] WHERE segNo = ? AND speed < ?"
         rows = [(n % 100, 60 + 5 * (n // 100)) for n in range(WATCHED)]
         db.register_many(text, rows, names=[f"slow_{s}_{v}" for s, v in rows], template="slow_cars")
+        db.create_sink("toll_collector", db.query("tolls"), lambda number, rows: None)
+        db.create_sink("billing", db.query("crowds"), _down)
         db.register("SELECT vehicleId, 100 / (speed - 47) AS risk FROM PosSpeedStr [NOW]", name="risk")
         reports, ended = traffic.simulate(SECONDS, CARS, 1), threading.Event()
         times = reports["ts"].to_numpy()
@@ -91,6 +98,12 @@ def take(folder: Path) -> None:
                     visitor.named("tab", "Plot").click()
                     visitor.page.get_by_label("Of", exact=True).select_option("mean")
                     visitor.page.wait_for_timeout(2500)
+                if name == "page_streams":
+                    visitor.named("button", "2, look").click()
+                    visitor.page.wait_for_timeout(500)
+                if name == "page_settings":
+                    visitor.page.get_by_label("join_plan").select_option("tree")
+                    visitor.page.wait_for_timeout(4500)
                 if name == "page_write":
                     visitor.write(WRITTEN)
                     visitor.page.wait_for_timeout(2500)
@@ -106,6 +119,8 @@ def take(folder: Path) -> None:
         look("page_write", "write")
         look("page_epochs", "epochs")
         look("page_routing", "routing")
+        look("page_streams", "streams")
+        look("page_sinks", "sinks")
         look("page_settings", "settings")
         look("page_narrow", "plan?query=crowds", width=390)
         look("page_narrow_dark", "queries/crowds", "dark", width=390)

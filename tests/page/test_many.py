@@ -41,6 +41,14 @@ def db() -> Iterator[ms.Database]:
         yield made
 
 
+# The list is drawn anew, from its beginning, once the service has sorted it.
+TO_THE_END = """name => {
+    const box = document.querySelector(".lines");
+    box.scrollTo(0, box.scrollHeight);
+    return box.innerText.includes(name);
+}"""
+
+
 @pytest.fixture(scope="module")
 def address(db: ms.Database) -> Iterator[str]:
     with served(db) as found:
@@ -65,7 +73,7 @@ def test_the_list_draws_those_in_sight(visitor: Visitor, address: str) -> None:
     visitor.see(f"{QUERIES + OWN + 3:,} queries")
     assert visitor.page.locator(".lines-all .line").count() < 100
     visitor.page.get_by_label("Sort").select_option("name")
-    visitor.page.locator(".lines").evaluate("box => box.scrollTo(0, box.scrollHeight)")
+    visitor.page.wait_for_function(TO_THE_END, arg="watch_09999")
     visitor.named("link", "watch_09999").first.wait_for()
     assert visitor.page.locator(".lines-all .line").count() < 100
     visitor.page.get_by_label("Search").fill("watch_00777")

@@ -34,16 +34,49 @@ def _nodes(visitor: Visitor, more: str = "") -> set[str]:
     return {*visitor.page.locator(f"[data-node]{more}").evaluate_all("all => all.map(node => node.dataset.node)")}
 
 
+def _unfold(visitor: Visitor, count: int) -> None:
+    """Projections too are drawn."""
+    visitor.named("button", "Projections").click()
+    visitor.page.wait_for_function("count => document.querySelectorAll('[data-node]').length == count", arg=count)
+
+
 def test_the_plan_is_drawn_with_all_its_operators(visitor: Visitor, address: str) -> None:
     visitor.open(address, "plan")
     visitor.page.locator("[data-node]").first.wait_for()
     plan = _asked(visitor, address, "/v1/plan")
+    _unfold(visitor, len(plan["nodes"]))
     assert _nodes(visitor) == {node["id"] for node in plan["nodes"]}
     assert visitor.page.locator(".edge").count() == len(plan["edges"])
 
 
+def test_edges_lead_past_projections(visitor: Visitor, db: ms.Database, address: str) -> None:
+    """From every operator that is drawn one comes to the same ones as in the plan."""
+    added = db.register("SELECT max(speed) AS top FROM (SELECT speed + 1 AS speed FROM Cars [RANGE 4])", name="tops")
+    visitor.open(address, "plan")
+    visitor.page.locator("[data-node]").first.wait_for()
+    plan = _asked(visitor, address, "/v1/plan")
+    kinds = {node["id"]: node["kind"] for node in plan["nodes"]}
+    drawn = _nodes(visitor)
+    assert {kinds[node] for node in kinds.keys() - drawn} == {"project"}
+    outputs: dict[str, set[str]] = {node: set() for node in kinds}
+    for edge in plan["edges"]:
+        outputs[edge["from"]].add(edge["to"])
+
+    def reached(node: str) -> set[str]:
+        return {last for to in outputs[node] for last in ({to} if to in drawn else reached(to))}
+
+    expected = sum(len(reached(node)) for node in drawn)
+    assert visitor.page.locator(".edge").count() == expected
+    hidden = next(node for node in kinds if node not in drawn)
+    visitor.open(address, f"plan?operator={hidden}")  # who asks for one sees it
+    visitor.page.locator(f'[data-node="{hidden}"].chosen').wait_for()
+    added.drop()
+
+
 def test_a_query_lights_its_path(visitor: Visitor, address: str) -> None:
     visitor.open(address, "plan")
+    visitor.page.locator("[data-node]").first.wait_for()
+    _unfold(visitor, len(_asked(visitor, address, "/v1/plan")["nodes"]))
     visitor.named("combobox", "Light the path of a query").fill("slo")
     visitor.named("option", "slow").click()
     visitor.page.locator("[data-node].lit").first.wait_for()
@@ -74,7 +107,10 @@ def test_the_keyboard_walks_through_the_plan(visitor: Visitor, address: str) -> 
     visitor.page.locator('[data-node][tabindex="0"]').focus()
     visitor.page.keyboard.press("Home")
     source = visitor.page.evaluate("document.activeElement.dataset.node")
-    outputs = {edge["to"] for edge in _asked(visitor, address, "/v1/plan")["edges"] if edge["from"] == source}
+    plan = _asked(visitor, address, "/v1/plan")
+    _unfold(visitor, len(plan["nodes"]))
+    outputs = {edge["to"] for edge in plan["edges"] if edge["from"] == source}
+    visitor.page.locator(f'[data-node="{source}"]').focus()
     visitor.page.keyboard.press("ArrowRight")
     assert visitor.page.evaluate("document.activeElement.dataset.node") in outputs
     visitor.page.keyboard.press("Enter")
@@ -90,7 +126,7 @@ def test_numbers_move_and_new_operators_appear(visitor: Visitor, db: ms.Database
     added = db.register("SELECT segment, count(*) AS n FROM Cars [RANGE 7] GROUP BY segment", name="busy")
     visitor.page.wait_for_function("count => document.querySelectorAll('[data-node]').length > count", arg=len(before))
     drive(db, 200, 210)
-    visitor.page.get_by_role("status").filter(has_text=f"epoch {db.stats()['epoch']}").wait_for()
+    visitor.page.locator(".health").filter(has_text=f"epoch {db.stats()['epoch']}").wait_for()
     added.drop()
     visitor.page.wait_for_function("count => document.querySelectorAll('[data-node]').length == count", arg=len(before))
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 import pytest
 from tests.page.roads import drive, roads
 from tests.page.visitor import Visitor
-from tests.support.serving import served
+from tests.support.serving import served, until
 
 import millstream as ms
 from millstream.service.tokens import Role, Tokens
@@ -164,6 +164,12 @@ def test_epochs_have_their_phases(visitor: Visitor, db: ms.Database, address: st
     line.press("ArrowLeft")
     visitor.named("heading", re.compile(r"^Epoch \d+")).wait_for()
     assert int(line.get_attribute("aria-valuenow") or 0) < last
+    line.press("Home")
+    who = visitor.named("region", "Operators of the epoch").get_by_role("row")
+    who.nth(1).wait_for()
+    chosen = int(line.get_attribute("aria-valuenow") or 0)
+    noticed = db.inspection.recent("operators", None, 10_000).to_pylist()
+    assert who.count() - 1 == min(sum(row["epoch"] == chosen for row in noticed), 12)
 
 
 def test_a_setting_is_altered(visitor: Visitor, db: ms.Database, address: str) -> None:
@@ -179,3 +185,38 @@ def test_a_setting_is_altered(visitor: Visitor, db: ms.Database, address: str) -
     assert str(db.settings.join_plan) == other
     field.select_option(before)
     visitor.named("region", "Effect").get_by_text(f"to {before}").wait_for()
+
+
+def test_a_setting_moves_the_queries_that_run(browser: Browser) -> None:
+    """What came of it is told, and the answers stay; what is for later queries only moves none."""
+    with roads() as db, served(db) as address, Visitor.of(browser) as visitor:
+        db.execute("SET join_plan = 'eddy'")
+        pairs = "SELECT a.car, b.speed FROM Cars [RANGE 5] AS a, Cars [RANGE 9] AS b, Cars [RANGE 3] AS c"
+        query = db.register(f"{pairs} WHERE a.car = b.car AND b.car = c.car", name="pairs")
+        rows = sorted(map(str, query.result().to_pylist()))
+        visitor.open(address, "settings")
+        visitor.page.get_by_label("join_plan").select_option("tree")
+        effect = visitor.named("region", "Effect")
+        effect.get_by_text("1 query of 4 moves to another plan").wait_for()
+        effect.get_by_role("link", name="pairs").wait_for()
+        until(lambda: "SET join_plan" in query.explain() and query.plan_change is not None)
+        until(lambda: query.plan_change is None or query.plan_change.state != "moving")
+        assert sorted(map(str, query.result().to_pylist())) == rows
+        visitor.page.get_by_label("for queries that run, too").uncheck()
+        visitor.page.get_by_label("join_plan").select_option("eddy")
+        effect.get_by_text("to eddy").wait_for()
+        assert effect.get_by_text("to another plan").count() == 0
+        visitor.page.get_by_text("more settings").click()
+        field = visitor.page.get_by_label("max_queries", exact=True)
+        field.fill("many")
+        field.press("Enter")
+        visitor.page.get_by_role("alert").wait_for()
+
+
+def test_figures_are_in_sight_everywhere(visitor: Visitor, db: ms.Database, address: str) -> None:
+    visitor.open(address, "sinks")
+    failed = visitor.named("link", re.compile("1 failed"))
+    failed.wait_for()
+    assert f"{len(db.queries())} queries" in failed.inner_text().replace("\n", " ")
+    failed.click()
+    visitor.named("link", "failing").first.wait_for()

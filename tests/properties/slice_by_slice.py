@@ -23,6 +23,7 @@ class SliceBySlice(SideBySide):
         db = ms.connect(self._path, engine="inprocess")
         backfills = db.engine.backfills
         backfills.first_slice, backfills.most_left = 2, 2
+        backfills.saved_every = 0.0  # so that whoever restarts goes on where it was
         self._slices = backfills.slices()
         return db
 

@@ -24,17 +24,20 @@ from millstream.engine.history.backfill import Backfills
 from millstream.engine.past import Past
 from millstream.language.type_names import stored_text
 from millstream.plan.cost import SourceStatistics
+from millstream.plan.rules.context import JoinChoice
+from millstream.queries import sharing_choice
 from millstream.queries.group_replanning import GroupReplanning
 from millstream.queries.planner import Planned
 from millstream.queries.registration import statement_of
 from millstream.queries.replanning import Replanning
-from millstream.settings import Settings
+from millstream.queries.templates import GroupTemplate
 
 
 @dataclass(frozen=True)
 class Step:
     """What is done after an action: so many slices of moves that are under way, perhaps a restart before, for which
-    plan each query is to leave, and whether with the state that it has, as where history is not enough."""
+    plan each query is to leave, and whether with the state that it has, as where history is not enough, or by a
+    setting."""
 
     slices: int
     restarts: bool
@@ -42,6 +45,7 @@ class Step:
     join_plan: str
     jit: str
     by_state: bool
+    by_setting: bool  # they leave because a setting is another one for what runs
 
 
 STEPS = st.lists(
@@ -53,6 +57,7 @@ STEPS = st.lists(
         st.sampled_from(["auto", "tree", "eddy"]),
         st.sampled_from(["auto", "on", "off"]),
         st.booleans(),
+        st.integers(0, 3).map(lambda n: n == 0),
     ),
     min_size=1,
     max_size=6,
@@ -67,6 +72,11 @@ class Moving(SliceBySlice):
     def leave(self, step: Step, monkeypatch: pytest.MonkeyPatch) -> None:
         if step.keys is None:
             return
+        for group in [*self.db.engine.groups]:
+            self.moved += self.db._queries.replanning.gather(group)
+        if step.by_setting:
+            self._leave_by_setting(step)
+            return
 
         def planned(replanning: Replanning, entry: Entry, statistics: Any) -> Planned:
             found = replace(replanning._session.settings_of(entry), join_plan=step.join_plan, jit=step.jit)
@@ -79,7 +89,7 @@ class Moving(SliceBySlice):
                     entry["text"], statement_of(entry["text"]).query, statistics=statistics_entry(known)
                 )
 
-        def planned_core(replanning: GroupReplanning, group: Group, found: Settings, statistics: Any) -> Any:
+        def planned_core(replanning: GroupReplanning, group: Group, found: JoinChoice, statistics: Any) -> Any:
             known = {
                 source: SourceStatistics(float(step.keys or 1), 100, (float(step.keys or 1),) * 9)
                 for source in self.db.engine.sources
@@ -98,6 +108,16 @@ class Moving(SliceBySlice):
             for query in self.db.queries():
                 self.moved += replanning.consider(query, {})
 
+    def _leave_by_setting(self, step: Step) -> None:
+        replanning = self.db._queries.replanning
+        for name, value in (("join_plan", step.join_plan), ("jit", step.jit)):
+            for query in self.db.queries():
+                if isinstance(query.template, GroupTemplate):
+                    said = replanning.change_group(query.template.group, name, value)
+                else:
+                    said = replanning.change_setting(query, name, value)
+                self.moved += not said.startswith("stays")
+
 
 def check(
     path: Path | None,
@@ -107,13 +127,16 @@ def check(
     monkeypatch: pytest.MonkeyPatch,
     modes: tuple[str, ...] = ("eager",),
     sharing: str = "auto",
+    shards: int = 1,
 ) -> int:
     """Each query is registered once for each of some modes."""
     monkeypatch.setattr(Backfills, "start", lambda _: None)
+    monkeypatch.setattr(sharing_choice, "ENOUGH_TO_SHARE", 2)
     if path is not None:
         shutil.rmtree(path, ignore_errors=True)
     both = Moving(path, case.probes)
-    both.define([*case.definitions, f"SET background_rows = {rows}", f"SET sharing = '{sharing}'"])
+    settings_of_case = [f"SET shards = {shards}", f"SET sharing = '{sharing}'", f"SET background_rows = {rows}"]
+    both.define([*case.definitions, *settings_of_case])
     for number, action in enumerate(case.actions):
         match action:
             case Register():
@@ -158,10 +181,17 @@ MODES = [("eager",), ("eager",), ("eager", "lazy"), ("lazy",), ("none", "lazy")]
 
 def check_many(path: Path | None, made: st.SearchStrategy[Case], examples: int) -> None:
     @settings(max_examples=examples)
-    @given(made, STEPS, st.sampled_from([0, 0, 1_000]), st.sampled_from(MODES), st.sampled_from(["on", "auto"]))
-    def run(case: Case, steps: list[Step], rows: int, modes: tuple[str, ...], sharing: str) -> None:
+    @given(
+        made,
+        STEPS,
+        st.sampled_from([0, 0, 1_000]),
+        st.sampled_from(MODES),
+        st.sampled_from(["on", "auto"]),
+        st.integers(1, 3),
+    )
+    def run(case: Case, steps: list[Step], rows: int, modes: tuple[str, ...], sharing: str, shards: int) -> None:
         with pytest.MonkeyPatch.context() as monkeypatch:
-            check(path, case, steps, rows, monkeypatch, modes, sharing)
+            check(path, case, steps, rows, monkeypatch, modes, sharing, shards)
 
     run()
 

@@ -428,3 +428,31 @@ def test_unnamed_columns_have_the_constants_of_each_query(mode: str) -> None:
         assert one.changes().schema.names[2:] == alone.schema.names
         assert one.result().to_pylist() == alone.result().to_pylist()
         assert "?)" not in one.explain()
+
+
+@pytest.mark.parametrize(
+    "computed",
+    [
+        "sum(greatest(a, {n}))",
+        "max(least(i, {n}))",
+        "count(nullif(i, {n}))",
+        "sum(power(i, {n} % 3))",
+        "min(pmod(i, {n} + 1))",
+        "sum((i & {n}) + shiftleft(i, {n} % 4))",
+        "max(concat_ws('-', CAST(i AS STRING), 'l{n}'))",
+        "max(substring(concat('abcdefghijklmnopqrstuvwxyz', 'x'), i, {n}))",
+        "max(replace('l1l2l3l4', 'l{n}', 'x'))",
+        "count_if(contains(CAST(a AS STRING), '{n}'))",
+        "sum(abs(i - {n}))",
+    ],
+)
+def test_arguments_of_functions(computed: str) -> None:
+    text = f"SELECT u, {computed} AS x FROM s [RANGE 5] GROUP BY u"
+    with ms.connect(engine="inprocess") as db:
+        db.execute(STREAM)
+        queries = [db.register(text.format(n=n)) for n in range(10)]
+        db.execute("SET sharing = 'off'")
+        own = [db.register(text.format(n=n)) for n in range(10)]
+        filled(db)
+        assert [answers(query) for query in queries] == [answers(query) for query in own]
+        assert is_shared(queries) == ("replace" not in computed and "power" not in computed)

@@ -71,6 +71,19 @@ def test_a_hundred_equal_ones_make_one_row_and_the_state_of_one() -> None:
     assert found[0][0] == [0]
 
 
+def test_one_by_one_they_have_one_plan_without_a_group_until_enough_differ() -> None:
+    with ms.connect(engine="inprocess") as db:
+        db.execute(STREAM)
+        queries = [db.register(asked("b > 5")) for _ in range(20)]
+        assert len({query.edge for query in queries}) == 1
+        assert not [*db.engine.groups]
+        for constant in range(6, 14):  # the eighth that differs has eight others
+            db.register(asked(f"b > {constant}"))
+        feed(db)
+        assert len([*db.engine.groups]) == 1
+        assert len({tuple(rows(query)) for query in queries}) == 1
+
+
 def test_one_by_one_and_in_other_words(db: Database) -> None:
     queries = [db.register(asked(words)) for words in WORDS]
     other = db.register(asked("b > 6"))

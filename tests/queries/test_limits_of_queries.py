@@ -21,7 +21,7 @@ TEXTS = [
 
 
 def texts(text: str) -> list[str]:
-    return [text.format(k=number % 6, c=number % 3) for number in range(10)]
+    return [text.format(k=number % 10, c=number % 2) for number in range(12)]
 
 
 def all_of(query: ms.Query) -> list[list[str]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
@@ -227,9 +228,29 @@ def test_what_was_noticed_lately(db: ms.Database, service: Service) -> None:
     states = [row["state"] for row in service.get("/v1/system/queries")["rows"] if row["query"] == "fails"]
     assert states == ["running", "failed"]
     assert service.get("/v1/system/routing")["rows"]
+    (one,) = service.get("/v1/system/epochs?limit=1")["rows"]
+    at = round(datetime.fromisoformat(one["ts"]).timestamp() * 1e6)
+    of_one = service.get(f"/v1/system/operators?since={at - 1}&until={at}")["rows"]
+    assert of_one
+    assert {row["epoch"] for row in of_one} == {one["epoch"]}
+    assert service.get(f"/v1/system/epochs?until={at - 1}&limit=1")["rows"][0]["epoch"] < one["epoch"]
     assert service.get("/v1/system/sinks")["rows"] == []
     assert service.ask("/v1/system/secrets")[0] == 422
     assert db.stats()["epoch"] == epoch, "to look feeds nothing"
+
+
+def test_parts_of_the_answers_of_many(db: ms.Database, service: Service) -> None:
+    """So many rows of each query, and how many it has."""
+    names = [db.register(f"SELECT a, b FROM s [RANGE UNBOUNDED] WHERE a > {n}", name=f"part_{n}").name for n in (0, 1)]
+    every = {name: db.query(name).result().to_pylist() for name in names}
+    found = service.ask("/v1/results", {"queries": names, "limit": 2})[1]
+    for name in names:
+        rows = [{k: v for k, v in row.items() if k != "_query"} for row in found["rows"] if row["_query"] == name]
+        assert rows in (every[name][:2], every[name][-2:])
+        assert found["totals"].get(name, 0) == len(every[name])
+    assert service.ask("/v1/results", {"queries": names, "limit": -1})[0] == 422
+    for name in names:
+        db.query(name).drop()
 
 
 def test_settings(db: ms.Database, service: Service) -> None:
@@ -237,6 +258,7 @@ def test_settings(db: ms.Database, service: Service) -> None:
     assert (found["jit"]["choices"], found["jit"]["kind"]) == (["auto", "on", "off"], "choice")
     assert (found["memory_budget"]["kind"], found["shards"]["kind"]) == ("bytes", "number")
     assert not found["shards"]["changeable"]
+    assert (found["join_plan"]["of_plans"], found["shards"]["of_plans"]) == (True, False)
     assert service.ask("/v1/settings/jit", {"value": "on"}, "PUT")[1]["value"] == "on"
     assert db.settings.jit == "on"
     assert service.ask("/v1/settings/memory_budget", {"value": "512 MB"}, "PUT")[1]["value"] == 512 << 20

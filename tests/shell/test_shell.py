@@ -131,7 +131,7 @@ def test_completion(db: Any) -> None:
     assert after("SELECT price FROM tr") == ["Trades"]
     assert after("sel") == ["select"]
     assert after("IST") == ["ISTREAM"]
-    assert after("\\plan de") == ["dear", "decimal", "delay", "delete"]
+    assert after("\\plan de") == ["dear", "decimal", "default", "delay", "delete", "describe"]
     assert after("\\wa") == ["\\watch"]
     assert after("SELECT ") == []
 

@@ -33,9 +33,17 @@ def expected(rows: int) -> dict[str, list[dict[str, object]]]:
         return {query.name: query.changes().to_pylist() for query in db.queries()}
 
 
-def test_slices_are_jobs_beside_the_epochs(session: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.parametrize("run_by", ["spark", "driver and spark", "driver"])
+def test_slices_run_beside_the_epochs(
+    session: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run_by: str
+) -> None:
+    """As jobs, in the driver, or in the driver until there are jobs."""
+    if run_by == "driver and spark":
+        monkeypatch.setattr("millstream.spark.runner._BEGUN", 600)
     with ms.connect(tmp_path / "db", spark=session) as db:
         db.execute("CREATE STREAM s (k INT, v INT) TIMESTAMP BY t; SET background_rows = 1000")
+        if run_by == "spark":
+            db.execute("SET small_epochs = 'spark'")
         db.engine.backfills.first_slice = db.engine.backfills.most_left = 300
         feed(db, 0, 1_500)
         epoch = db.engine.snapshot.epoch
@@ -53,7 +61,7 @@ def test_slices_are_jobs_beside_the_epochs(session: SparkSession, tmp_path: Path
 
 def test_closing_cancels_the_job(session: SparkSession, tmp_path: Path) -> None:
     db = ms.connect(tmp_path / "db", spark=session)
-    db.execute("CREATE STREAM s (k INT, v INT) TIMESTAMP BY t; SET background_rows = 1000")
+    db.execute("CREATE STREAM s (k INT, v INT) TIMESTAMP BY t; SET background_rows = 1000; SET small_epochs = 'spark'")
     db.engine.backfills.first_slice = db.engine.backfills.most_left = 10
     feed(db, 0, 2_000)
     for name, text in QUERIES.items():

@@ -53,7 +53,7 @@ def test_what_a_failed_attempt_left_is_gone_at_rest(session: SparkSession, tmp_p
     path = tmp_path / "db"
     with ms.connect(path, spark=session) as db:
         db.execute("CREATE STREAM s (k INT) TIMESTAMP BY t")
-        db.insert("s", [(1, 1), (2, 2)])
+        db.insert("s", pa.table({"k": range(20_000), "t": range(20_000)}))
         (file,) = (path / "history" / "s").glob("*/*.parquet")
         file.with_name("e2-f1-attempt.parquet").write_bytes(file.read_bytes())
-    assert session.read.parquet(str(path / "history" / "s")).count() == 2
+    assert session.read.parquet(str(path / "history" / "s")).count() == 20_000

@@ -36,6 +36,7 @@ def test_modes_over_spark(
     monkeypatch.setattr(evaluation, "HERE", 1_000_000 if small is None else 0)  # so that NONE is a job
     with ms.connect(tmp_path / "db", spark=session) as db, ms.connect(engine="inprocess") as right:
         db.engine.runner.small_epoch = small  # type: ignore[attr-defined]
+        db.execute("SET small_epochs = 'spark'")
         for each in (db, right):
             each.execute(f"SET shards = 2; {STREAMS}")
         for first, last in ((0, 10), (10, 25), (25, 40)):

@@ -13,7 +13,7 @@ from tests.support import feeder
 import millstream as ms
 
 # Reached by sinks, late queries and plans that follow the data only.
-OF_OTHERS = ("sink-written", "backfill-slice-run", "backfill-finished", "plan-moved")
+OF_OTHERS = ("sink-written", "backfill-slice-run", "backfill-saved", "backfill-finished", "plan-moved")
 
 
 def feed(path: Path, fault: str = "") -> int:

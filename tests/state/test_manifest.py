@@ -56,6 +56,12 @@ def committed(directory: Path, snapshot: Snapshot = FULL) -> Manifests:
     return owner
 
 
+@pytest.fixture
+def whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each commit is a manifest, however little it changes."""
+    monkeypatch.setattr(Manifests, "_may_be_a_change", lambda owner, snapshot: False)
+
+
 def newest(directory: Path) -> Path:
     return max(directory.glob("manifest-*.json"))
 
@@ -172,6 +178,7 @@ def test_an_owner_that_was_overtaken_commits_nothing(tmp_path: Path) -> None:
     assert opened(tmp_path / "manifest")[1].clock == 9
 
 
+@pytest.mark.usefixtures("whole")
 def test_a_commit_with_which_the_next_owner_began_is_in_doubt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The owner is overtaken between two steps: its manifest has a name, and the next owner takes it over at once."""
     before, link = committed(tmp_path / "manifest"), os.link
@@ -190,6 +197,7 @@ def test_a_commit_with_which_the_next_owner_began_is_in_doubt(tmp_path: Path, mo
     assert opened(tmp_path / "manifest")[1].clock == 9
 
 
+@pytest.mark.usefixtures("whole")
 @pytest.mark.parametrize("function", ["fsync", "link"])
 def test_a_full_disk_leaves_the_last_commit_and_the_next_one_works(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, function: str
@@ -208,6 +216,7 @@ def test_a_full_disk_leaves_the_last_commit_and_the_next_one_works(
     assert opened(tmp_path / "manifest")[1].epoch == FULL.epoch + 1
 
 
+@pytest.mark.usefixtures("whole")
 def test_a_name_that_may_not_last_does_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The manifest was linked, and the disk fails when the directory is synced."""
     owner = committed(tmp_path / "manifest")

@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from millstream.state.snapshot import HistoryFile, SinkCursor, Snapshot, SourceProgress
+import json
+from dataclasses import replace
+
+from millstream.state.snapshot import (
+    HistoryFile,
+    RunProgress,
+    SinkCursor,
+    Snapshot,
+    SourceProgress,
+    from_json,
+    to_json,
+)
 
 FULL = Snapshot(
     epoch=3,
@@ -76,3 +87,29 @@ def test_only_what_shown_edges_need_is_left() -> None:
 def test_the_catalog_stays_where_nothing_is_declared() -> None:
     assert FULL.with_catalog(None) is FULL
     assert FULL.with_catalog(()).catalog == ()
+
+
+RUN = RunProgress(
+    ("a", "b"), {"s": 3}, {"s": 9}, {"s": 12}, 10, {"join": {"0/left": ("x",)}}, {"a": ("y",)}, {"q": ("z",)}
+)
+
+
+def test_how_far_runs_through_history_are() -> None:
+    found = FULL.with_backfills(["a", "b"]).with_run(RUN)
+    assert {"x", "y", "z"} <= {*found.names()}
+    assert from_json(json.loads(json.dumps(to_json(found))), found.catalog) == found
+    further = replace(RUN, edges=("b",), rows=20)
+    assert found.with_run(further).runs == {"b": further}  # there is one for an edge
+    assert found.without_runs(["c"]) is found
+    assert not found.without_runs(["b"]).runs
+    # It goes on for as long as somebody waits for it.
+    once = found.without_edges(["a"], [])
+    assert once.runs == {"a": RUN}
+    assert not once.without_edges(["b"], []).runs
+    assert found.only(["b"], []).runs == {"a": RUN}
+    assert not found.only(["c"], []).runs
+    group = replace(RUN, edges=("g",), queries=(1, 4))
+    of_group = FULL.with_run(group)
+    assert from_json(json.loads(json.dumps(to_json(of_group))), of_group.catalog) == of_group
+    assert of_group.without_edges(["a"], []).runs == {"g": group}
+    assert not of_group.without_edges(["g"], []).runs

@@ -23,7 +23,7 @@ _NUMERALS = ("1", "0", "-1", None, "x")
 RULES = (
     *("commute_windows", "reduce_windows", "push_selections", "limit_ranks", "pull_up_negation"),
     *("push_distinct", "prune_columns", "merge_projections", "foretell_negation"),
-    *("gather_joins", "share_windows", "add_consumers"),
+    *("gather_joins", "share_windows", "add_consumers", "fold_constants"),
 )
 
 

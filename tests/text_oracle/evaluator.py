@@ -155,7 +155,7 @@ class Evaluator:
         if held.get(leaf.name, []) != intervals:
             self.world.duck.execute(f"DELETE FROM rows_of_{leaf.name}")
             marks = ", ".join(f"({', '.join('?' * (len(leaf.columns) + 3))})" for _ in intervals)
-            values = [value for i in intervals for value in (*i.row, i.start, i.end, i.order)]
+            values = [_given(value) for i in intervals for value in (*i.row, i.start, i.end, i.order)]
             if intervals:
                 self.world.duck.execute(f"INSERT INTO rows_of_{leaf.name} VALUES {marks}", values)
         held[leaf.name] = intervals
@@ -175,6 +175,10 @@ class Evaluator:
         else:
             elements = self.elements(leaf.source)
         return leaf.window.intervals(elements, self.world.half_open)
+
+
+def _given(value: object) -> object:
+    return list(value) if isinstance(value, tuple) else value
 
 
 def _runs(pieces: Sequence[tuple[int, Bag]]) -> list[Interval]:

@@ -8,6 +8,7 @@ from tests.properties.dice import Dice
 from tests.text_oracle.aggregates import AGGREGATES, ORDERED
 from tests.text_oracle.kinds import LITERALS, Column, Kind, Text, filled
 from tests.text_oracle.known import is_known
+from tests.text_oracle.lists import LIST_AGGREGATES, LISTS
 from tests.text_oracle.scalars import CONSTRUCTS, Construct
 from tests.text_oracle.user_code import AGGREGATES as USER_AGGREGATES
 from tests.text_oracle.user_code import FUNCTIONS
@@ -19,7 +20,8 @@ def _by_result(constructs: Sequence[Construct]) -> dict[Kind, list[Construct]]:
     return {kind: [c for c in constructs if c.result is kind and not is_known(c.text.cql)] for kind in Kind}
 
 
-_SCALARS, _AGGREGATES, _ORDERED = _by_result(CONSTRUCTS), _by_result(AGGREGATES), _by_result(ORDERED)
+_SCALARS, _ORDERED = _by_result((*CONSTRUCTS, *LISTS)), _by_result(ORDERED)
+_AGGREGATES = _by_result((*AGGREGATES, *LIST_AGGREGATES))
 
 
 _USERS = _by_result([declared.construct for declared in FUNCTIONS.values()])

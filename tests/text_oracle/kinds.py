@@ -24,6 +24,7 @@ class Kind(Enum):
     INTERVAL = "interval"
     BINARY = "binary"
     REAL = "real"
+    LIST = "list"
 
     def __repr__(self) -> str:
         return self.name
@@ -74,6 +75,7 @@ TYPES: dict[Kind, tuple[Text, ...]] = {
     Kind.DATE: (same("DATE"),),
     Kind.TIME: (same("TIMESTAMP"),),
     Kind.BINARY: (Text("BINARY", "BLOB"),),
+    Kind.LIST: (Text("ARRAY<INT>", "INTEGER[]"),),
 }
 VALUES: dict[Kind, tuple[Any, ...]] = {
     Kind.INTEGER: (1, 0, 2, None, 1, 0, -1, 5),
@@ -89,6 +91,7 @@ VALUES: dict[Kind, tuple[Any, ...]] = {
         dt.datetime(2019, 12, 31, 23, 59, 59),
     ),
     Kind.BINARY: (b"", b"a", None, b"\x00\xff"),
+    Kind.LIST: ((1, 2), (), None, (1,), (1, None), (0, 2, 2), (1, 2)),
 }
 _NULLS = {
     Kind.INTEGER: same("CAST(NULL AS INT)"),
@@ -101,6 +104,7 @@ _NULLS = {
     Kind.INTERVAL: Text("(CAST(NULL AS DATE) - DATE '2020-01-01')", "CAST(NULL AS INTERVAL)"),
     Kind.BINARY: Text("CAST(NULL AS BINARY)", "CAST(NULL AS BLOB)"),
     Kind.REAL: same("CAST(NULL AS DOUBLE)"),
+    Kind.LIST: Text("CAST(NULL AS ARRAY<INT>)", "CAST(NULL AS INTEGER[])"),
 }
 
 
@@ -125,6 +129,11 @@ CONSTANTS: dict[Kind, tuple[Text, ...]] = {
     Kind.INTERVAL: (same("INTERVAL '1' DAY"), same("INTERVAL '90' SECOND")),
     Kind.BINARY: (Text("X'61'", "'a'::BLOB"), Text("X''", "''::BLOB")),
     Kind.REAL: (_double("1E0"), _double("5E-1")),
+    Kind.LIST: (
+        Text("array(1, 2)", "[1, 2]"),
+        Text("array(1)", "[1]"),
+        Text("CAST(array() AS ARRAY<INT>)", "[]::INTEGER[]"),
+    ),
 }
 LITERALS = {kind: (*constants * 3, _NULLS[kind]) for kind, constants in CONSTANTS.items()}
 # Kinds of declared columns, the most usual ones several times.
@@ -137,6 +146,7 @@ DECLARED = (
     Kind.DATE,
     Kind.TIME,
     Kind.BINARY,
+    Kind.LIST,
 )
 
 
@@ -150,6 +160,9 @@ def written(value: Any) -> Text:
         if math.isfinite(value):
             return same(repr(value))
         return same(f"CAST('{'NaN' if math.isnan(value) else 'Infinity'}' AS DOUBLE)")
+    if isinstance(value, tuple):
+        parts = ", ".join("NULL" if part is None else str(part) for part in value)
+        return Text(f"array({parts})", f"[{parts}]")
     if isinstance(value, bytes):
         escaped = "".join(f"\\x{byte:02X}" for byte in value)
         return Text(f"X'{value.hex()}'", f"'{escaped}'::BLOB")

@@ -316,6 +316,8 @@ class QueryMaker:
             return condition(self.dice, [*scope, *outer])
         one, other = self.dice.pick(pairs)
         operator = self.dice.pick(("=", "=", "=", "<=>", "<", "<>"))
+        if operator == "<" and _is_list(one, scope):
+            operator = "="
         return Text(f"{one} {operator} {other}", f"{one} {operator.replace('<=>', 'IS NOT DISTINCT FROM')} {other}")
 
     def _test(self, levels: int, scope: Scope) -> Text:
@@ -330,7 +332,7 @@ class QueryMaker:
                 return value + f" {negated}IN (" + self._nested(levels, [kind], outer).text + ")"
             case "ANY":
                 kind = self.dice.pick([column.kind for column in scope])
-                how = f" {self.dice.pick(('=', '<>', '<', '>='))} {self.dice.pick(('ANY', 'SOME', 'ALL'))} ("
+                how = f" {self.dice.pick(_comparisons(kind))} {self.dice.pick(('ANY', 'SOME', 'ALL'))} ("
                 value = operand(self.dice, scope, kind) + Text(how, how.replace("SOME", "ANY"))
                 return value + self._nested(levels, [kind], outer).text + ")"
             case "row":
@@ -340,7 +342,7 @@ class QueryMaker:
                 return same("(") + row + f") {negated}IN (" + self._nested(levels, kinds, ()).text + ")"
             case _:
                 kind = self.dice.pick([column.kind for column in scope])
-                value = operand(self.dice, scope, kind) + f" {self.dice.pick(('=', '<', '>=', '<>'))} "
+                value = operand(self.dice, scope, kind) + f" {self.dice.pick(_comparisons(kind))} "
                 return value + self._scalar(levels, scope, kind)
 
     def _nested(self, levels: int, wanted: Sequence[Kind], outer: Scope) -> Query:
@@ -379,6 +381,10 @@ class QueryMaker:
         if levels > 1 and self._budget > 0 and self.dice.chance(8):
             text, scope = self._lateral(text, scope, levels)
             is_stream = False
+        of_lists = any(column.kind is Kind.LIST for column in scope)
+        if self.dice.chance(40 if of_lists else 4):
+            text, scope = self._unnested(text, scope)
+            is_stream = False
         return text, scope, is_stream
 
     def _join(self, text: Text, scope: list[Column], right: Item, levels: int = 1) -> tuple[Text, list[Column]]:
@@ -404,7 +410,8 @@ class QueryMaker:
     def _asof(self, text: Text, scope: list[Column], right: Item) -> tuple[Text, list[Column]] | None:
         """DuckDB is told which of several equally near rows is meant."""
         pairs = [(one.name, other.name) for one in scope for other in right.columns if one.kind is other.kind]
-        if not pairs:
+        owners = {column.name.split(".")[0] for column in right.columns}  # one, or a join in parentheses
+        if not pairs or len(owners) > 1 or any(column.kind is Kind.LIST for column in (*scope, *right.columns)):
             return None
         own, other = self.dice.pick(pairs)
         operator = self.dice.pick((">=", ">", "<=", "<"))
@@ -426,6 +433,38 @@ class QueryMaker:
         item = self._named(same("LATERAL (") + found.text + ")", found.columns)
         form = self.dice.pick((Text(", ", " CROSS JOIN "), same(" JOIN "), same(" LEFT JOIN ")))
         return text + form + item.text + ("" if form.cql == ", " else " ON TRUE"), [*scope, *item.columns]
+
+    def _unnested(self, text: Text, scope: list[Column]) -> tuple[Text, list[Column]]:
+        """The elements of a list of each row, in one of the ways to write it."""
+        value, alias = expression(self.dice, scope, Kind.LIST, 1), f"r{self._aliases}"
+        self._aliases += 1
+        element, place = Column(f"{alias}.x", Kind.INTEGER), Column(f"{alias}.i", Kind.INTEGER)
+        counted = f"(SELECT x, i FROM UNNEST({value.duck}) WITH ORDINALITY AS z(x, i)) AS {alias}"
+        forms = (
+            (f", UNNEST({value.cql}) AS {alias}(x)", f" CROSS JOIN UNNEST({value.duck}) AS {alias}(x)", [element]),
+            (
+                f", LATERAL explode({value.cql}) AS {alias}(x)",
+                f" CROSS JOIN UNNEST({value.duck}) AS {alias}(x)",
+                [element],
+            ),
+            (
+                f" LEFT JOIN UNNEST({value.cql}) AS {alias}(x) ON TRUE",
+                f" LEFT JOIN UNNEST({value.duck}) AS {alias}(x) ON TRUE",
+                [element],
+            ),
+            (
+                f" CROSS JOIN UNNEST({value.cql}) WITH ORDINALITY AS {alias}(x, i)",
+                f" CROSS JOIN LATERAL {counted}",
+                [element, place],
+            ),
+            (
+                f" JOIN UNNEST({value.cql}) AS {alias}(x) ON {alias}.x > 0",
+                f" JOIN UNNEST({value.duck}) AS {alias}(x) ON {alias}.x > 0",
+                [element],
+            ),
+        )
+        cql, duck, columns = self.dice.pick(forms)
+        return text + Text(cql, duck), [*scope, *columns]
 
     def _on(self, left: Scope, right: Scope) -> Text:
         pairs = [(one.name, other.name) for one in left for other in right if one.kind is other.kind]
@@ -518,6 +557,15 @@ class QueryMaker:
         alias = f"r{self._aliases}"
         self._aliases += 1
         return Item(text + f" AS {alias}{listed}", [Column(f"{alias}.{c.name}", c.kind) for c in columns])
+
+
+def _comparisons(kind: Kind) -> tuple[str, ...]:
+    """Not by order where DuckDB has another."""
+    return ("=", "<>") if kind is Kind.LIST else ("=", "<>", "<", ">=")
+
+
+def _is_list(name: str, scope: Scope) -> bool:
+    return any(column.name == name and column.kind is Kind.LIST for column in scope)
 
 
 def _head(cql: str) -> tuple[str, str]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from tests.text_oracle.kinds import Kind, Text
 
-I, S, B, D, M, DATE, TIME, V, X, R = (  # noqa: E741
+I, S, B, D, M, DATE, TIME, V, X, R, L = (  # noqa: E741
     Kind.INTEGER,
     Kind.STRING,
     Kind.BOOLEAN,
@@ -22,6 +22,7 @@ I, S, B, D, M, DATE, TIME, V, X, R = (  # noqa: E741
     Kind.INTERVAL,
     Kind.BINARY,
     Kind.REAL,
+    Kind.LIST,
 )
 
 
@@ -164,7 +165,7 @@ _NUMBERS = [
     _c(I, (I,), "shiftleft({0}, 2)", "({0} * 4)"),
     _c(I, (I,), "shiftright({0}, 1)", "({0} >> 1)"),
     _c(I, (I,), "shiftrightunsigned(abs({0}), 1)", "(abs({0}) >> 1)"),
-    _c(I, (I,), "bit_count({0})", "bit_count(CAST({0} AS BIGINT))"),
+    _c(I, (I,), "bit_count({0})", "CAST(bit_count(CAST({0} AS BIGINT)) AS BIGINT)"),
     _c(D, (D,), "round({0})"),
     _c(M, (M,), "round({0}, 0)"),
     _c(R, (D,), "round({0}, 1)"),

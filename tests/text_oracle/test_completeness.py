@@ -14,6 +14,7 @@ from tests.properties.dice import SeededDice
 from tests.text_oracle.aggregates import AGGREGATES, ORDERED
 from tests.text_oracle.cases import RULES, CaseMaker
 from tests.text_oracle.kinds import CONSTANTS, filled
+from tests.text_oracle.lists import LIST_AGGREGATES, LISTS
 from tests.text_oracle.scalars import CONSTRUCTS
 from tests.text_oracle.user_code import AGGREGATES as USER_AGGREGATES
 from tests.text_oracle.user_code import FUNCTIONS
@@ -32,16 +33,17 @@ WITH_NODES = {"position", "substr"}  # which have syntax, and so nodes, of their
 REFUSED = {exp.Star, exp.Placeholder}
 # Statements that say nothing about rows.
 WITHOUT_ROWS = {st.Explain, st.Show, st.Drop, st.CreateSink, st.SetOption, st.AdHocQuery}
+WITHOUT_ROWS |= {st.ShowCreate, st.Describe, st.Comment, st.AddColumn, st.Rename, st.SetRetain}
 
 
 @cache
 def texts() -> list[str]:
     """One statement for each construct, and those of many random cases."""
     found = []
-    for construct in (*CONSTRUCTS, *AGGREGATES, *ORDERED):
+    for construct in (*CONSTRUCTS, *LISTS, *AGGREGATES, *LIST_AGGREGATES, *ORDERED):
         written = filled(construct.text, *(CONSTANTS[kind][0] for kind in construct.arguments)).cql
         found.append(f"SELECT 1 AS one, {written} AS c FROM S [NOW]")
-    return [*found, *(str(CaseMaker(SeededDice(seed)).case()) for seed in range(300))]
+    return [*found, *(str(CaseMaker(SeededDice(seed)).case()) for seed in range(400))]
 
 
 @cache
@@ -104,6 +106,10 @@ def test_every_join() -> None:
     kinds = {from_clause._join_kind(node) for node in nodes() if isinstance(node, exp.Join)}
     assert kinds == {"inner", "left", "right", "full", "semi", "anti"}
     joins = [node for node in nodes() if isinstance(node, exp.Join)]
+    unnested = [join for join in joins if isinstance(join.this, exp.Unnest)]
+    assert {join.side for join in unnested} == {"", "LEFT"}
+    assert any(join.this.args.get("offset") for join in unnested)
+    assert any(isinstance(join.this, exp.Lateral) and isinstance(join.this.this, exp.Anonymous) for join in joins)
     assert any(join.args.get("using") for join in joins)
     assert any(join.method == "NATURAL" for join in joins)
     assert any(join.kind == "CROSS" for join in joins)
@@ -130,7 +136,9 @@ def test_every_function_over_windows() -> None:
 
 def test_every_window_and_operator() -> None:
     windows = [node for node in nodes() if isinstance(node, StreamWindow)]
-    assert {window.args["kind"] for window in windows} == {"NOW", "RANGE", "ROWS", "TUMBLE", "HOP", "SESSION", "BEGIN"}
+    assert {window.args["kind"] for window in windows} == {
+        *("NOW", "RANGE", "ROWS", "TUMBLE", "HOP", "SESSION", "BEGIN", "RANGE ON")
+    }
     assert any(window.args.get("slide") for window in windows)
     assert any(window.args.get("partition") for window in windows)
     assert any(window.args.get("complete") for window in windows)

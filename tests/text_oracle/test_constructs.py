@@ -10,6 +10,7 @@ from tests.text_oracle.aggregates import AGGREGATES, ORDERED
 from tests.text_oracle.driver import Asked
 from tests.text_oracle.kinds import CONSTANTS, TYPES, VALUES, Kind, Text, filled, same
 from tests.text_oracle.known import is_known
+from tests.text_oracle.lists import LIST_AGGREGATES, LISTS
 from tests.text_oracle.scalars import CONSTRUCTS, Construct
 
 COLUMNS = [(f"{kind.value}_{number}", kind) for kind in TYPES for number in (1, 2)]
@@ -42,7 +43,7 @@ def _chunks(constructs: tuple[Construct, ...]) -> list[tuple[Construct, ...]]:
     return [constructs[start : start + 40] for start in range(0, len(constructs), 40)]
 
 
-@pytest.mark.parametrize("constructs", _chunks(CONSTRUCTS), ids=lambda chunk: str(chunk[0]))
+@pytest.mark.parametrize("constructs", _chunks((*CONSTRUCTS, *LISTS)), ids=lambda chunk: str(chunk[0]))
 def test_scalars(asked: Asked, constructs: tuple[Construct, ...]) -> None:
     for number, construct in enumerate(constructs):
         if is_known(construct.text.cql):
@@ -55,7 +56,9 @@ def test_scalars(asked: Asked, constructs: tuple[Construct, ...]) -> None:
             asked.check(same("SELECT k FROM S WHERE k < 50 AND (") + text + " OR k > 40)")
 
 
-@pytest.mark.parametrize("constructs", _chunks((*AGGREGATES, *ORDERED)), ids=lambda chunk: str(chunk[0]))
+@pytest.mark.parametrize(
+    "constructs", _chunks((*AGGREGATES, *LIST_AGGREGATES, *ORDERED)), ids=lambda chunk: str(chunk[0])
+)
 def test_aggregates(asked: Asked, constructs: tuple[Construct, ...]) -> None:
     for number, construct in enumerate(constructs):
         if is_known(construct.text.cql):

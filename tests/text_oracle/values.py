@@ -13,7 +13,7 @@ def plain(value: Any) -> Any:
         return math.nan
     if isinstance(value, dt.datetime) and value.tzinfo is not None:
         return value.astimezone(dt.UTC).replace(tzinfo=None)
-    return value
+    return tuple(value) if isinstance(value, list) else value
 
 
 def plain_rows(rows: Iterable[Iterable[Any]]) -> list[tuple[Any, ...]]:
@@ -22,4 +22,11 @@ def plain_rows(rows: Iterable[Iterable[Any]]) -> list[tuple[Any, ...]]:
 
 def sort_key(row: tuple[Any, ...]) -> tuple[Any, ...]:
     """How elements of a derived stream tie: by value, NULL first, NaN last."""
-    return tuple((0,) if value is None else (2,) if value != value else (1, value) for value in row)
+    return tuple(
+        (0,)
+        if value is None
+        else (2,)
+        if value != value
+        else (1, sort_key(value) if isinstance(value, tuple) else value)
+        for value in row
+    )

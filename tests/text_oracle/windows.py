@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import datetime as dt
 import itertools
+import math
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -45,6 +46,7 @@ class Window:
     begin_age: int = 0
     end: int | None = None
     end_age: int = 0
+    column: int = 0  # of RANGE .. ON
     tick: int | None = None  # where bounds are read: microseconds in a tick, 0 where instants are numbers
 
     @property
@@ -59,6 +61,8 @@ class Window:
     def intervals(self, elements: Sequence[Element], half_open: bool) -> list[Interval]:
         if self.form == "rows":
             return self._rows(elements)
+        if self.form == "range on":
+            return self._range_on(elements, half_open)
         if self.form in ("session", "complete"):
             return [piece for part in self._sessions(elements, half_open) for piece in self._session(part, half_open)]
         found = []
@@ -75,6 +79,23 @@ class Window:
             bounds = tuple(_told(instant, tick) for instant in (end - self.size, end))
             start, until = max(interval.start, end), min(interval.end, end + step)
             found.append(Interval((*interval.row, *bounds), start, until, interval.order))
+        return found
+
+    def _range_on(self, elements: Sequence[Element], half_open: bool) -> list[Interval]:
+        """While the column of the latest element is at most the size above; elements in which it falls do not count."""
+        parts: dict[Row, list[tuple[int, Element]]] = defaultdict(list)
+        for order, element in enumerate(elements):
+            part = parts[tuple(_key(element.row[index]) for index in self.partition)]
+            value = element.row[self.column]
+            if value is not None and math.isfinite(value) and (not part or value >= part[-1][1].row[self.column]):
+                part.append((order, element))
+        found = []
+        for part in parts.values():
+            for place, (order, (instant, row)) in enumerate(part):
+                ahead = ((later.row[self.column] - row[self.column], later.instant) for _, later in part[place:])
+                end = next((t for apart, t in ahead if (apart >= self.size if half_open else apart > self.size)), INF)
+                if instant < end:
+                    found.append(Interval(row, instant, end, order))
         return found
 
     def _sessions(self, elements: Sequence[Element], half_open: bool) -> list[list[tuple[int, Element]]]:
@@ -110,7 +131,7 @@ class Window:
 
     def last_shown(self, seen: int, half_open: bool) -> int:
         """The last instant at which elements up to one may be in the window; -1 for none, INF for ever."""
-        if self.form in ("unbounded", "session", "complete") or seen >= INF - 1:
+        if self.form in ("unbounded", "session", "complete", "range on") or seen >= INF - 1:
             return INF
         if self.form == "begin end":
             if self.begin is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tests.properties.dice import Dice
-from tests.text_oracle.kinds import Column
+from tests.text_oracle.kinds import Column, Kind
 from tests.text_oracle.windows import Window
 
 _FORMS = (
@@ -18,12 +18,14 @@ _FORMS = (
         "tumble",
         "hop",
         "session",
+        "range on",
         "none",
         "partition slide",
         "begin end",
         "landmark",
     ),
 )
+_NUMBERS = (Kind.INTEGER, Kind.DOUBLE, Kind.DECIMAL)
 _BOUNDED = ("range", "range", "now", "slide", "rows", "tumble", "hop", "begin end")
 
 
@@ -55,6 +57,14 @@ def window(dice: Dice, columns: Sequence[Column], scale: int = 1, *, bounded: bo
             listed = f" PARTITION BY {', '.join(columns[index].name for index in by)}" if by else ""
             complete = " COMPLETE" if form == "complete" else ""
             return Window(f"[SESSION {_size(size, scale)}{complete}{listed}]", form, size, partition=tuple(by))
+        case "range on" if numbered := [n for n, column in enumerate(columns) if column.kind in _NUMBERS]:
+            size, on = number(0, 4), dice.pick(numbered)
+            by = sorted(set(dice.some(range(len(columns)), 0, 1)))
+            listed = f"PARTITION BY {', '.join(columns[index].name for index in by)} " if by else ""
+            text = f"[{listed}RANGE {size} ON {columns[on].name}]"
+            return Window(text, "range on", size, partition=tuple(by), column=on)
+        case "range on":
+            return Window("[NOW]", "now")
         case "begin end" | "landmark" if scale > 1:
             age = number(0, 6) * scale
             return Window(f"[BEGIN {_ago(age, scale)} END NOW]", "begin end", begin_age=age)

@@ -15,10 +15,12 @@ from hypothesis import strategies as some
 
 import millstream as ms
 from millstream import types
-from millstream.ingest.typed_rows import typed_table
+from millstream.ingest.typed_rows import typed_pieces
 from millstream.types import Field, Schema, arrow_schema, decimal
+from millstream.wire.arrow import NO_LIMITS
+from millstream.wire.bodies import pieces_of
 from millstream.wire.media import RowFormat, accepted, sent
-from millstream.wire.rows import columns_of, decode, encode
+from millstream.wire.rows import columns_of, encode
 from millstream.wire.values import arrow_type, type_name
 
 COLUMNS: Schema = (
@@ -63,7 +65,7 @@ def table_of(rows: list[tuple[Any, ...]], columns: Schema = COLUMNS) -> pa.Table
 
 
 def read_back(table: pa.Table, form: RowFormat, columns: Schema) -> pa.Table:
-    return typed_table(decode(encode(table, form), form, columns, "s"), columns, "s")
+    return typed_pieces(pieces_of(encode(table, form), form, columns, "s", NO_LIMITS), columns, "s")
 
 
 def same(one: pa.Table, other: pa.Table) -> bool:
@@ -132,7 +134,7 @@ def test_what_may_be_sent_beside() -> None:
         (b"\xef\xbb\xbfn,t,m,x\n1,2026-01-31T10:00:00+02:00,1.1,1e3", RowFormat.CSV),
     ]
     for body, form in sent_so:
-        found = typed_table(decode(body, form, columns, "s"), columns, "s").to_pylist()
+        found = typed_pieces(pieces_of(body, form, columns, "s", NO_LIMITS), columns, "s").to_pylist()
         assert found == [{"n": 1, "t": moment, "m": Decimal("1.10"), "x": 1000.0}], body
 
 
@@ -167,7 +169,7 @@ def test_what_may_be_sent_beside() -> None:
 def test_what_cannot_be_read_is_an_input_error(body: bytes, form: RowFormat) -> None:
     columns = (Field("k", types.INT), Field("v", types.DATE))
     with pytest.raises(ms.InputError):
-        typed_table(decode(body, form, columns, "s"), columns, "s")
+        typed_pieces(pieces_of(body, form, columns, "s", NO_LIMITS), columns, "s")
 
 
 @pytest.mark.parametrize(

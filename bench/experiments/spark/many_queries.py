@@ -12,13 +12,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pyarrow.compute as pc
 from bench.harness import plain_spark
 from bench.harness.beside_spark import MILLSTREAM, SPARK, compare
 from bench.harness.experiment import Bar, Experiment, Measurement, Settings, Trial
 from bench.harness.pictures import times_wanted
 from bench.workloads.files import source, wide_rows, write_files
+from bench.workloads.rules import ATTRIBUTES, COLUMNS, TEMPLATE, Rule, rules
 
 import millstream as ms
 from millstream.spark.session import embedded_session
@@ -30,27 +30,6 @@ if TYPE_CHECKING:
 AT_ONCE, BY_FILE, SEPARATE = "1,000 queries, one trigger", "1,000 queries, a file per trigger", "50 queries"
 ONE_BY_ONE = "1,000 queries of mixed shapes, each by a call of its own, one trigger"
 WANTED = {AT_ONCE: 10.0, ONE_BY_ONE: 10.0, BY_FILE: 7.0, SEPARATE: 7.0}  # times plain Spark
-COLUMNS = "idx BIGINT, a INT, b INT, c INT, d INT, e INT"
-# Each query counts its matches; the count is shown once, when the input is over.
-ATTRIBUTES = "abcde"
-RANGES = " AND ".join(f"{name} > ? AND {name} < ?" for name in ATTRIBUTES)
-TEMPLATE = f"SELECT COUNT(*) AS n FROM s [TUMBLE {{}}] WHERE {RANGES}"
-
-Rule = tuple[int, ...]
-
-
-def rules(count: int) -> list[Rule]:
-    """Conditions on random attributes, as in the workload of CACQ's figure 6: a bound from above or from below on about
-    half of them, and on one at least. Where there is none, the bound lies outside."""
-    dice = np.random.default_rng(11)
-    found = []
-    for _ in range(count):
-        bounded = dice.random(len(ATTRIBUTES)) < 0.5
-        bounded[dice.integers(len(ATTRIBUTES))] = True
-        above, at = dice.random(len(ATTRIBUTES)) < 0.5, dice.integers(0, 100, len(ATTRIBUTES))
-        lows, highs = np.where(bounded & above, at, -1), np.where(bounded & ~above, at, 100)
-        found.append(tuple(int(bound) for pair in zip(lows, highs, strict=True) for bound in pair))
-    return found
 
 
 def text(rule: Rule, size: int) -> str:

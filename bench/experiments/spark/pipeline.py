@@ -97,16 +97,60 @@ def trials(settings: Settings) -> list[Trial]:
             lambda: plain.epoch_floor(spark, tiny, checkpoint),
         ),
     ]
-    return [Trial(name, partial(compare, name, size, ours, theirs, settings)) for name, size, ours, theirs in cases]
+    whole = [Trial(name, partial(compare, name, size, ours, theirs, settings)) for name, size, ours, theirs in cases]
+    return [*whole, *slopes(settings, spark, root, {SELECTION: select, JOIN_AT_ONCE: join, AVERAGE: average})]
 
 
-WANTED = {SELECTION: 0.7, JOIN_AT_ONCE: 4.0, JOIN_BY_FILE: 2.0, AVERAGE: 2.0, FLOOR: 1 / 3}  # times plain Spark
+def slopes(settings: Settings, spark: SparkSession, root: Path, texts: dict[str, str]) -> list[Trial]:
+    """The same with a million elements and with eight, each in one trigger: what every further one takes."""
+    million = 1_000_000 // (10 if settings.quick else 1)
+    checkpoint, ours, found = root / "checkpoint", partial(on_millstream, spark, root / "db"), []
+    narrow = "k BIGINT, v BIGINT, ts TIMESTAMP"
+    for count in (million, 8 * million):
+        wide = write_files(root / f"wide {count}", wide_rows(count), 8)
+        left, right = (
+            write_files(root / f"{seed} {count}", random_rows(count // 2, 50_000, seed), 10) for seed in (1, 2)
+        )
+        values = write_files(root / f"values {count}", random_rows(count, 100, 3), 10)
+        indexed = source("s", "idx BIGINT, a INT, b INT, c INT, d INT, e INT", wide).format("idx")
+        streams = "".join(source(name, narrow, at).format("ts") for name, at in (("l", left), ("r", right)))
+        sides: dict[str, tuple[str, Callable[[], int]]] = {
+            SELECTION: (indexed, partial(plain_spark.selection, spark, wide, checkpoint)),
+            JOIN_AT_ONCE: (streams, partial(plain_spark.window_join, spark, left, right, checkpoint, None)),
+            AVERAGE: (
+                source("s", narrow, values).format("ts"),
+                partial(plain_spark.sliding_average, spark, values, checkpoint, None),
+            ),
+        }
+        found += [
+            Trial(slope(name), partial(compare, slope(name), count, partial(ours, said, texts[name]), theirs, settings))
+            for name, (said, theirs) in sides.items()
+        ]
+    return found
+
+
+def slope(case: str) -> str:
+    return f"{case}, slope"
+
+
+# Times plain Spark.
+WANTED = {SELECTION: 1.0, JOIN_AT_ONCE: 8.0, JOIN_BY_FILE: 5.0, AVERAGE: 3.0, FLOOR: 1 / 3}
+WANTED |= {slope(SELECTION): 1.0, slope(JOIN_AT_ONCE): 15.0, slope(AVERAGE): 5.0}
 
 
 def ratios(measurements: Sequence[Measurement]) -> dict[str, float]:
-    """How many times as fast as plain Spark."""
+    """How many times as fast as plain Spark; of slopes, between the least size and the largest."""
     found = {}
     for case in WANTED:
+        sizes = sorted({m.size for m in measurements if m.case == case})
+        if len(sizes) > 1:
+            seconds = [
+                [m.sample.wall for m in measurements if (m.case, m.variant) == (case, variant)]
+                for variant in (SPARK, MILLSTREAM)
+            ]
+            spread = [max(max(taken) - min(taken), 1e-3) for taken in seconds]
+            found[case] = spread[0] / spread[1]
+            continue
         ours, theirs = find(measurements, case, MILLSTREAM), find(measurements, case, SPARK)
         if ours and theirs:
             found[case] = theirs.sample.wall / ours.sample.wall

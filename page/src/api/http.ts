@@ -38,9 +38,10 @@ export function address(path: string, parameters: Parameters = {}): string {
   return url.toString();
 }
 
-/** A part of a path; names may contain slashes. */
+/** A part of a path; names may contain slashes, which some proxies refuse encoded, and dots, which addresses would lose. */
 export function part(name: string): string {
-  return encodeURIComponent(name).replaceAll("%2F", "/");
+  const encoded = encodeURIComponent(name);
+  return /(^|\/)\.{0,2}(\/|$)/.test(name) ? encoded : encoded.replaceAll("%2F", "/");
 }
 
 export function headers(more: Record<string, string> = {}): Record<string, string> {

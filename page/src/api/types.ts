@@ -13,6 +13,8 @@ export interface Rows {
   columns: Column[];
   rows: Row[];
   total?: number;
+  /** Of many queries, how many rows each has. */
+  totals?: Record<string, number>;
 }
 
 export interface Place {
@@ -114,6 +116,8 @@ export interface PlanEdge {
   awaited?: boolean;
   pattern?: string | null;
   rate?: number | null;
+  /** The edge of the plan whose rate it has, where it leads past operators that are not drawn. */
+  rated?: string;
 }
 
 /** Queries that are rows of one query table. */
@@ -205,12 +209,23 @@ export interface Setting {
   kind?: string;
   description?: string;
   changeable?: boolean;
+  /** Whether it decides on plans, so that queries that run can move. */
+  of_plans?: boolean;
+  /** What came of it for each of these. */
+  queries?: Record<string, string>;
 }
 
 export interface Sink {
   name: string;
-  query?: string;
+  query: string;
+  template?: string | null;
+  target: string;
   state?: string;
   error?: ErrorFields | string | null;
-  [other: string]: unknown;
+  deliveries: number;
+  delivered?: Instant | null;
+  /** What is kept that was not delivered yet, and since when. */
+  rows: number;
+  bytes: number;
+  since?: Instant | null;
 }

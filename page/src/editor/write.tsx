@@ -29,6 +29,7 @@ export function EditorView(): JSX.Element {
   const [problem, setProblem] = useState<ErrorFields | null>(null);
   const [done, setDone] = useState<Done | null>(null);
   const [busy, setBusy] = useState(false);
+  const [names, setNames] = useState<Names | null>(null);
   const submit = useRef<() => void>(() => undefined);
   const isQuery = isQueryText(text);
   const check = useCheck(text);
@@ -37,7 +38,7 @@ export function EditorView(): JSX.Element {
     const opened = openCode(host.current!, { text, changed: setText, submit: () => submit.current() });
     code.current = opened;
     get<Names>("v1/names").then(
-      (names) => opened.learn(names),
+      (found) => (setNames(found), opened.learn(found)),
       () => undefined, // it can be written without completion too
     );
     return () => opened.close();
@@ -101,7 +102,7 @@ export function EditorView(): JSX.Element {
           <Problem error={problem} />
           {done ? <Outcome done={done} /> : null}
           {check ? <Checked check={check} show={(error) => code.current?.showPlace(error)} /> : null}
-          {!text.trim() ? <Examples use={(example) => code.current?.replace(example)} /> : null}
+          {!text.trim() ? <Examples names={names} use={(example) => code.current?.replace(example)} /> : null}
         </div>
       </div>
     </div>
@@ -257,16 +258,33 @@ function Outcome({ done }: { done: Done }): JSX.Element {
   );
 }
 
-const EXAMPLES = ["SHOW STREAMS", "SHOW QUERIES", "SELECT * FROM sys.epochs [RANGE 5 MINUTES] WHERE total_ms > 1000"];
+const WATCHING = "SELECT ISTREAM(epoch, total_ms) FROM sys.epochs [RANGE 5 MINUTES] WHERE total_ms > 100";
+const BEGINNING = ["CREATE STREAM Cars (car INT, speed INT) TIMESTAMP BY ts", "INSERT INTO Cars VALUES (1, 50, 0), (2, 70, 1)", WATCHING];
 
-function Examples({ use }: { use: (text: string) => void }): JSX.Element {
+function quoted(name: string): string {
+  return /^[A-Za-z_]\w*(\.[A-Za-z_]\w*)?$/.test(name) ? name : `\`${name.replaceAll("`", "``")}\``;
+}
+
+/** Texts that work here: about the first stream that there is. */
+function examplesOf(names: Names | null): string[] {
+  const stream = names?.streams.find(({ name }) => !name.startsWith("sys."));
+  if (!stream) return BEGINNING;
+  const source = quoted(stream.name);
+  const column = stream.columns[0] ? quoted(stream.columns[0].name) : null;
+  const grouped = column ? [`SELECT ${column}, count(*) AS n\nFROM ${source} [ROWS 1000]\nGROUP BY ${column}`] : [];
+  return [`SELECT * FROM ${source} [ROWS 20]`, ...grouped, WATCHING, "SHOW STREAMS"];
+}
+
+function Examples({ names, use }: { names: Names | null; use: (text: string) => void }): JSX.Element {
   return (
-    <section>
+    <section class="card">
+      <h2>Begin with an example</h2>
       <p class="muted">
-        Write a query in CQL, or a statement. What is registered is listed under <a href={link("queries")}>Queries</a>. For example:
+        Write a query in CQL, or a statement. It is checked while you type. What is registered is listed under{" "}
+        <a href={link("queries")}>Queries</a>.
       </p>
       <ul class="names">
-        {EXAMPLES.map((example) => (
+        {examplesOf(names).map((example) => (
           <li key={example}>
             <button type="button" class="linklike" onClick={() => use(example)}>
               <code>{example}</code>

@@ -35,6 +35,7 @@ export function milliseconds(value: number | null | undefined): string {
 
 export function percent(value: number | null | undefined): string {
   if (value === null || value === undefined) return NONE;
+  if (value > 0 && value < 0.0005) return "<0.1 %";
   return `${trimmed(value * 100, value < 0.1 ? 1 : 0)} %`;
 }
 
@@ -66,7 +67,11 @@ export function isNumeric(type: string): boolean {
 
 export function errorFields(error: ErrorFields | string | null | undefined): ErrorFields | null {
   if (!error) return null;
-  return typeof error === "string" ? { primary: error } : error;
+  if (typeof error !== "string") return error;
+  const [primary = "", ...more] = error.split("\n");
+  const said = (word: string) => more.find((line) => line.startsWith(`${word}: `))?.slice(word.length + 2);
+  const [detail, hint] = [said("detail"), said("hint")];
+  return { primary, ...(detail ? { detail } : {}), ...(hint ? { hint } : {}) };
 }
 
 /** "1 query", "2 queries". */

@@ -1,6 +1,6 @@
 // Small parts that several views have.
 import type { ComponentChildren, JSX } from "preact";
-import { useEffect, useRef } from "preact/hooks";
+import { useLayoutEffect, useRef } from "preact/hooks";
 import type { ErrorFields } from "../api/types";
 
 export function Problem({ error }: { error: ErrorFields | null }): JSX.Element | null {
@@ -51,7 +51,14 @@ export function Empty({ children }: { children: ComponentChildren }): JSX.Elemen
 /** A question that must be answered before something is done. */
 export function Confirm(props: { text: string; action: string; yes: () => void; no: () => void }): JSX.Element {
   const dialog = useRef<HTMLDialogElement>(null);
-  useEffect(() => dialog.current?.showModal(), []);
+  useLayoutEffect(() => {
+    const before = document.activeElement as HTMLElement | null;
+    dialog.current?.showModal();
+    return () => {
+      const back = before?.isConnected ? before : document.getElementById("main");
+      setTimeout(() => back?.focus()); // the dialog has gone by then
+    };
+  }, []);
   return (
     <dialog ref={dialog} class="confirm" onClose={props.no} aria-labelledby="confirm-text">
       <p id="confirm-text">{props.text}</p>

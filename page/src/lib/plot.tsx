@@ -78,9 +78,17 @@ function options({ kind, isTime, series, height = 300, steps, range, legend = tr
     legend: { show: legend && series.length > 1, live: true },
     cursor: { drag: { x: true, y: false }, points: { size: 7 } },
     scales: { x: { time: isTime }, y: range ? { range } : {} },
-    axes: [axis, { ...axis, size: 58, values: (_, all) => all.map((value) => compact(value)) }],
+    axes: [isTime ? { ...axis, values: (_, splits, __, ___, step) => splits.map((time) => clock(time, step, utc)) } : axis, { ...axis, size: 58, values: (_, all) => all.map((value) => compact(value)) }],
     series: [{ label: isTime ? "time" : "instant", value: isTime ? "{HH}:{mm}:{ss}" : (_, value) => (value === null ? "" : String(value)) }, ...series.map(({ name }, index) => drawnSeries(kind, name, index, steps))],
   };
+}
+
+/** As much of an instant as the marks of an axis differ in. */
+function clock(time: number, step: number, utc: boolean): string {
+  const date = new Date(utc ? time : time - new Date(time).getTimezoneOffset() * 60_000);
+  const [day, hours] = date.toISOString().split("T") as [string, string];
+  if (step >= 86_400_000) return day;
+  return hours.slice(0, step >= 60_000 ? 5 : step >= 1000 ? 8 : 12);
 }
 
 function drawnSeries(kind: PlotKind, name: string, index: number, steps = false): uPlot.Series {

@@ -16,6 +16,8 @@ interface CanvasProps {
   label: string;
   /** What should be in sight; all of it where there is none. */
   part: Part | null;
+  /** What the signs mean, in a corner. */
+  legend?: ComponentChildren;
   children: ComponentChildren;
 }
 
@@ -28,10 +30,10 @@ interface View {
 const LEAST = 0.08;
 const MOST = 2;
 const MARGIN = 16;
-const READABLE = 0.65; // less than this is not begun with,
-const BARELY = 0.45; // unless it is a part that one wants to see as a whole
+const READABLE = 0.75; // less than this is not begun with,
+const BARELY = 0.42; // unless it is a part that one wants to see as a whole
 
-export function Canvas({ width, height, label, part, children }: CanvasProps): JSX.Element {
+export function Canvas({ width, height, label, part, legend, children }: CanvasProps): JSX.Element {
   const outer = useRef<HTMLDivElement>(null);
   const inner = useRef<HTMLDivElement>(null);
   const view = useRef<View>({ x: 0, y: 0, scale: 1 });
@@ -100,6 +102,7 @@ export function Canvas({ width, height, label, part, children }: CanvasProps): J
           {children}
         </svg>
       </div>
+      {legend}
       <div class="canvas-tools" role="group" aria-label="Zoom">
         <button type="button" onClick={() => zoom(1.25)} aria-label="Zoom in">
           +
@@ -125,7 +128,7 @@ function gestures(
 ): () => void {
   const pointers = new Map<number, { x: number; y: number }>();
   const down = (event: PointerEvent) => {
-    if ((event.target as Element).closest(".canvas-tools") || event.button > 0) return;
+    if ((event.target as Element).closest(".canvas-tools, .canvas-legend") || event.button > 0) return;
     pointers.set(event.pointerId, { x: event.clientX, y: event.clientY });
   };
   const move = (event: PointerEvent) => {
@@ -159,6 +162,7 @@ function gestures(
     if (outer.classList.contains("dragging")) event.stopPropagation();
   };
   const wheel = (event: WheelEvent) => {
+    if ((event.target as Element).closest(".canvas-legend")) return;
     event.preventDefault();
     zoom(Math.exp(-event.deltaY * (event.ctrlKey ? 0.01 : 0.0015)), event.clientX, event.clientY);
   };

@@ -6,8 +6,10 @@ import { useCallback, useMemo, useRef, useState } from "preact/hooks";
 import type { PlanEdge, PlanNode } from "../api/types";
 import { bytes, compact, milliseconds, rate } from "../lib/format";
 import { Canvas, type Part } from "./canvas";
-import { curve, HEIGHT, type Layout, type Point, WIDTH } from "./layout";
-import { type Drawn, edgeKey, numbersOf, rateOf } from "./store";
+import { curve, type Direction, HEIGHT, type Layout, type Point, WIDTH } from "./layout";
+import { edgeKey } from "./folding";
+import { Legend } from "./legend";
+import { type Drawn, numbersOf, rateOf } from "./store";
 
 export interface GraphProps {
   drawn: Drawn;
@@ -53,13 +55,15 @@ export function Graph({ drawn, chosen, path, isPart, choose }: GraphProps): JSX.
     [choose],
   );
   return (
-    <Canvas width={layout.width} height={layout.height} label="Shared plan" part={extent(isPart ? new Set(Object.keys(known)) : path, layout)}>
+    <Canvas width={layout.width} height={layout.height} label="Shared plan" part={extent(isPart ? new Set(Object.keys(known)) : path, layout)} legend={<Legend />}>
       <g ref={here} class={path ? "has-path" : ""} onKeyDown={pressed} onClick={clicked}>
         {edges.map((edge, index) => (
           <Edge
             key={edgeKey(edge)}
             edge={edge}
             points={layout.edges[index]!}
+            direction={layout.direction}
+            isAlone={drawn.inputs.get(edge.to)?.length === 1}
             lit={path !== null && path.has(edge.from) && path.has(edge.to)}
           />
         ))}
@@ -108,21 +112,42 @@ function neighbour(key: string, id: string, { plan, layout, inputs, outputs }: D
   return best;
 }
 
-const Edge = memo(function Edge({ edge, points, lit }: { edge: PlanEdge; points: Point[]; lit: boolean }): JSX.Element {
+interface EdgeProps {
+  edge: PlanEdge;
+  points: Point[];
+  direction: Direction;
+  /** Is it the only one of the operator that it leads to? */
+  isAlone: boolean;
+  lit: boolean;
+}
+
+const Edge = memo(function Edge({ edge, points, direction, isAlone, lit }: EdgeProps): JSX.Element {
   const speed = rateOf(edge);
+  const flow = useComputed(() => (speed.value ? Math.max(0, Math.min(5, Math.floor(Math.log10(speed.value)) + 1)) : 0));
   const text = useComputed(() => (speed.value ? rate(speed.value) : ""));
-  const middle = points[Math.floor(points.length / 2)]!;
+  const said = labelPlace(points, direction, isAlone);
   const pattern = (edge.pattern ?? "").toLowerCase();
   return (
-    <g class={`edge pattern-${pattern || "none"}${edge.awaited ? " awaited" : ""}${lit ? " lit" : ""}`} aria-hidden="true">
-      <path d={curve(points)} />
-      <text x={middle.x} y={middle.y - 4} text-anchor="middle">
+    <g class={`edge flow-${flow.value} pattern-${pattern || "none"}${edge.awaited ? " awaited" : ""}${lit ? " lit" : ""}`} aria-hidden="true">
+      <path d={curve(points, direction)} />
+      <text x={said.x} y={said.y} text-anchor={direction === "LR" && isAlone ? "end" : "middle"}>
         {text}
       </text>
       {edge.pattern ? <title>{`${edge.pattern}: ${PATTERNS[edge.pattern] ?? ""}`}</title> : null}
     </g>
   );
 });
+
+/** In front of the operator that the rows go to: where edges leave, they lie too close to one another. Where several
+ * arrive, on the way there. */
+function labelPlace(points: readonly Point[], direction: Direction, isAlone: boolean): Point {
+  const end = points.at(-1)!;
+  if (!isAlone) {
+    const from = points.length === 3 ? points[0]! : points.at(-2)!;
+    return { x: (from.x + end.x) / 2, y: (from.y + end.y) / 2 - 4 };
+  }
+  return direction === "LR" ? { x: end.x - 7, y: end.y - 5 } : { x: end.x, y: end.y - 9 };
+}
 
 export const PATTERNS: Record<string, string> = {
   MONOTONIC: "rows come and never leave",
@@ -153,9 +178,9 @@ const Operator = memo(function Operator({ node, at, chosen, lit, isStop }: Opera
     return parts.join("  ·  ");
   });
   const heat = useComputed(() => HEATS.findLastIndex((least) => (numbers.value.share ?? 0) >= least));
-  const bar = useComputed(() => Math.round((numbers.value.share ?? 0) * (WIDTH - 16)));
+  const bar = useComputed(() => Math.round((numbers.value.share ?? 0) * (WIDTH - 18)));
   const shared = useComputed(() => numbers.value.queries ?? 0);
-  const shownLabel = clipped(withoutKind(node), WIDTH - 26);
+  const shownLabel = clipped(withoutKind(node), WIDTH - 30);
   const users = useComputed(() => (shared.value > 1 ? `${compact(shared.value)} queries` : ""));
   return (
     <g
@@ -166,21 +191,22 @@ const Operator = memo(function Operator({ node, at, chosen, lit, isStop }: Opera
       tabindex={isStop ? 0 : -1}
       aria-pressed={chosen}
     >
-      <rect class="body" width={WIDTH} height={HEIGHT} rx="7" />
-      <rect class="strip" width="5" height={HEIGHT - 14} x="6" y="7" rx="2.5" />
-      <text class="kind" x="18" y="17">
+      <title>{`${node.kind}: ${node.label}`}</title>
+      <rect class="body" width={WIDTH} height={HEIGHT} rx="9" />
+      <rect class="strip" width="4" height={HEIGHT - 18} x="7" y="9" rx="2" />
+      <text class="kind" x="19" y="19">
         {node.kind}
       </text>
-      <text class="label" x="18" y="33">
+      <text class="label" x="19" y="36">
         {shownLabel}
       </text>
-      <text class="numbers" x="18" y="48">
+      <text class="numbers" x="19" y="52">
         {line}
       </text>
-      <text class="shared" x={WIDTH - 9} y="17" text-anchor="end">
+      <text class="shared" x={WIDTH - 11} y="19" text-anchor="end">
         {users}
       </text>
-      <rect class="heat" x="8" y={HEIGHT - 3.5} height="3" width={bar} rx="1.5" />
+      <rect class="heat" x="9" y={HEIGHT - 4} height="3" width={bar} rx="1.5" />
     </g>
   );
 });
@@ -188,7 +214,11 @@ const Operator = memo(function Operator({ node, at, chosen, lit, isStop }: Opera
 /** The kind stands above the label already. */
 function withoutKind({ kind, label }: PlanNode): string {
   const short = label.toLowerCase().startsWith(`${kind} `) ? label.slice(kind.length + 1) : label;
-  return short.replace(/^\((.*)\)$/, "$1");
+  return short
+    .replace(/^\((.*)\)$/, "$1")
+    .replace(/^key (.+) computing (.+)$/, "$2 by $1")
+    .replace(/^computing /, "")
+    .replace(/ HALF OPEN\]/, "]"); // the panel has all of it
 }
 
 const ruler = document.createElement("canvas").getContext("2d");
@@ -196,14 +226,14 @@ const ruler = document.createElement("canvas").getContext("2d");
 /** As much of a label as has room. */
 function clipped(text: string, width: number): string {
   if (!ruler) return text;
-  ruler.font = "600 12px system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', Roboto, sans-serif"; // that of .node .label
+  ruler.font = "600 13px system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', Roboto, sans-serif"; // that of .node .label
   if (ruler.measureText(text).width <= width) return text;
   let length = text.length - 1;
   while (length > 1 && ruler.measureText(`${text.slice(0, length)}…`).width > width) length--;
   return `${text.slice(0, length).trimEnd()}…`;
 }
 
-const FAMILIES: Record<string, string> = { stem: "join", distinct: "set", selection: "filter", eddy: "filter" };
+const FAMILIES: Record<string, string> = { stem: "join", distinct: "set", order: "set", selection: "filter", eddy: "filter", matches: "filter", table: "source" };
 
 export function kindClass(kind: string): string {
   const plain = kind.toLowerCase().replace(/[^a-z]+/g, "-");

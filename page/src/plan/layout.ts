@@ -1,8 +1,10 @@
 // Where the operators of a plan are drawn.
 import type { Plan } from "../api/types";
 
-export const WIDTH = 188;
-export const HEIGHT = 56;
+export const WIDTH = 194;
+export const HEIGHT = 62;
+
+export type Direction = "LR" | "TB";
 
 export interface Point {
   x: number;
@@ -10,12 +12,13 @@ export interface Point {
 }
 
 export interface LayoutTask {
-  direction: "LR" | "TB";
+  direction: Direction;
   nodes: { id: string; width: number; height: number }[];
   edges: { from: string; to: string }[];
 }
 
 export interface Layout {
+  direction: Direction;
   width: number;
   height: number;
   nodes: Record<string, Point>;
@@ -26,7 +29,7 @@ let worker: Worker | null = null;
 let last: Promise<unknown> = Promise.resolve();
 
 /** The places of all operators; one layout after the other. */
-export function arrange(plan: Plan, direction: "LR" | "TB"): Promise<Layout> {
+export function arrange(plan: Plan, direction: Direction): Promise<Layout> {
   const known = new Set(plan.nodes.map((node) => node.id));
   const task: LayoutTask = {
     direction,
@@ -48,18 +51,18 @@ function asked(task: LayoutTask): Promise<Layout> {
   });
 }
 
-/** A smooth line through the points of an edge. */
-export function curve(points: readonly Point[]): string {
-  const [first, ...rest] = points;
+/** A smooth line through the points of an edge, which leaves and arrives along the direction of the plan. */
+export function curve(points: readonly Point[], direction: Direction): string {
+  const [first, ...rest] = points.length === 3 ? [points[0]!, points[2]!] : points; // to the next layer in one sweep
   if (!first) return "";
   let path = `M${round(first.x)} ${round(first.y)}`;
-  for (let index = 0; index < rest.length - 1; index++) {
-    const here = rest[index]!;
-    const next = rest[index + 1]!;
-    const end = index === rest.length - 2 ? next : { x: (here.x + next.x) / 2, y: (here.y + next.y) / 2 };
-    path += `Q${round(here.x)} ${round(here.y)} ${round(end.x)} ${round(end.y)}`;
+  let from = first;
+  for (const to of rest) {
+    const middle = direction === "LR" ? round((from.x + to.x) / 2) : round((from.y + to.y) / 2);
+    const [one, other] = direction === "LR" ? [`${middle} ${round(from.y)}`, `${middle} ${round(to.y)}`] : [`${round(from.x)} ${middle}`, `${round(to.x)} ${middle}`];
+    path += `C${one} ${other} ${round(to.x)} ${round(to.y)}`;
+    from = to;
   }
-  if (rest.length === 1) path += `L${round(rest[0]!.x)} ${round(rest[0]!.y)}`;
   return path;
 }
 

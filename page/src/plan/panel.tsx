@@ -21,7 +21,7 @@ interface PanelProps {
 
 function Panel({ title, label, close, children }: PanelProps): JSX.Element {
   return (
-    <aside class="panel" aria-label={label}>
+    <aside class="panel" aria-label={label} onKeyDown={(event) => event.key === "Escape" && close()}>
       <div class="panel-head">
         <h2>{title}</h2>
         <button type="button" class="quiet" onClick={close} aria-label="Close">

@@ -2,18 +2,24 @@
 // so that what has not moved is not drawn again.
 import { batch, type Signal, signal } from "@preact/signals";
 import { get, ServiceError } from "../api/http";
-import type { ErrorFields, Plan, PlanEvent, PlanNode, PlanNumbers } from "../api/types";
+import type { ErrorFields, Plan, PlanEdge, PlanEvent, PlanNode, PlanNumbers } from "../api/types";
 import { watchPlan } from "../session";
+import { edgeKey, folded } from "./folding";
 import { arrange, type Layout } from "./layout";
 
 export interface Drawn {
+  /** What is drawn. */
   plan: Plan;
+  /** With all operators. */
+  whole: Plan;
   layout: Layout;
   inputs: Map<string, string[]>;
   outputs: Map<string, string[]>;
 }
 
 export const drawn = signal<Drawn | null>(null);
+/** Whether projections are drawn, too. */
+export const everything = signal(false);
 export const problem = signal<ErrorFields | null>(null);
 const numbers = new Map<string, Signal<PlanNumbers>>();
 const rates = new Map<string, Signal<number | null>>();
@@ -31,12 +37,8 @@ export function numbersOf(node: PlanNode): Signal<PlanNumbers> {
   return found;
 }
 
-export function edgeKey(edge: { from: string; to: string }): string {
-  return `${edge.from}>${edge.to}`;
-}
-
-export function rateOf(edge: { from: string; to: string; rate?: number | null }): Signal<number | null> {
-  const key = edgeKey(edge);
+export function rateOf(edge: PlanEdge): Signal<number | null> {
+  const key = edge.rated ?? edgeKey(edge);
   let found = rates.get(key);
   if (!found) rates.set(key, (found = signal<number | null>(edge.rate ?? null)));
   return found;
@@ -70,12 +72,14 @@ function withoutDoubles(plan: Plan): Plan {
 
 /** A part of the plan, drawn by itself; its operators have the numbers of the whole. */
 export async function drawPart(found: Plan): Promise<Drawn> {
-  const plan = withoutDoubles(found);
-  return { plan, layout: await arrange(plan, narrow.matches ? "TB" : "LR"), ...neighbours(plan) };
+  const whole = withoutDoubles(found);
+  const plan = everything.value ? whole : folded(whole);
+  return { plan, whole, layout: await arrange(plan, narrow.matches ? "TB" : "LR"), ...neighbours(plan) };
 }
 
 async function take(found: Plan): Promise<void> {
-  const plan = withoutDoubles(found);
+  const whole = withoutDoubles(found);
+  const plan = everything.value ? whole : folded(whole);
   version = plan.version ?? null;
   const direction = narrow.matches ? "TB" : "LR";
   const now = JSON.stringify([direction, plan.nodes.map(({ id, label }) => [id, label]), plan.edges.map(edgeKey)]);
@@ -83,11 +87,11 @@ async function take(found: Plan): Promise<void> {
     const layout = await arrange(plan, direction);
     shape = now;
     batch(() => {
-      update(plan);
-      drawn.value = { plan, layout, ...neighbours(plan) };
+      update(whole);
+      drawn.value = { plan, whole, layout, ...neighbours(plan) };
     });
   } else {
-    update(plan);
+    update(whole);
   }
 }
 
@@ -131,9 +135,15 @@ export function followPlan(): () => void {
   void readPlan();
   const turned = () => void readPlan();
   narrow.addEventListener("change", turned);
+  let wasEverything = everything.peek();
+  const unfold = everything.subscribe((is) => {
+    if (is !== wasEverything) void readPlan();
+    wasEverything = is;
+  });
   const end = watchPlan(moved);
   return () => {
     end();
+    unfold();
     narrow.removeEventListener("change", turned);
   };
 }

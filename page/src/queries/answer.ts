@@ -6,7 +6,9 @@ import { isNumeric } from "../lib/format";
 import type { About, Column, ErrorFields, Instant, Row, Rows } from "../api/types";
 
 export const SHOWN = 500; // rows of an answer that are drawn
-const MARKED = 2500; // milliseconds that a row is marked as having come or gone
+const MARKED = 2500; // milliseconds that a row is marked as having come
+const LEAVING = 1600; // that one which has gone is still seen,
+const LEAST = 600; // and at least, where others go after it: what has gone must not hide what there is
 const PAUSE = 1000; // between two readings of an answer of which only a part is shown
 
 export interface Shown {
@@ -112,7 +114,7 @@ export class Answer {
     for (const [key, shown] of this.kept)
       if (!now.has(key) && shown.mark !== "gone") {
         if (this.isStream) this.kept.delete(key);
-        else Object.assign(shown, { mark: "gone", until, copies: 0 });
+        else this.goes(shown);
       }
     for (const [key, { row, copies }] of now) {
       const known = this.kept.get(key);
@@ -132,6 +134,7 @@ export class Answer {
     batch(() => {
       if (!this.columns.value.length) this.columns.value = data.columns.filter((column) => isShown(column.name, this.isStream));
       this.countChanges(data);
+      this.forgetGone();
       for (const change of this.netted(data.rows)) this.apply(change.key, change.row, change.weight);
       this.final.value = final;
       if (this.isStream) this.cut();
@@ -187,11 +190,20 @@ export class Answer {
     const until = performance.now() + MARKED;
     if (known) {
       known.copies += weight;
-      if (known.copies <= 0) Object.assign(known, { copies: 0, mark: "gone", until });
+      if (known.copies <= 0) this.goes(known);
       else if (weight > 0) Object.assign(known, { mark: "came", until });
     } else if (weight > 0) {
       this.kept.set(key, { key, row, copies: weight, mark: "came", until });
     }
+  }
+
+  private goes(shown: Shown): void {
+    Object.assign(shown, { copies: 0, mark: "gone", until: performance.now() + LEAVING });
+  }
+
+  private forgetGone(): void {
+    const latest = performance.now() + LEAVING - LEAST;
+    for (const [key, shown] of this.kept) if (shown.mark === "gone" && shown.until < latest) this.kept.delete(key);
   }
 
   /** Of a stream the newest elements are shown. */
@@ -216,7 +228,7 @@ export class Answer {
     else if (!this.isOrdered) rows.sort((a, b) => compared(a.row, b.row, this.columns.value)); // a row stays where it is while others come and go
     this.rows.value = rows;
     clearTimeout(this.sweeper);
-    if (rows.some((row) => row.mark !== null)) this.sweeper = setTimeout(() => this.publish(), MARKED / 4);
+    if (rows.some((row) => row.mark !== null)) this.sweeper = setTimeout(() => this.publish(), LEAVING / 4);
   }
 }
 

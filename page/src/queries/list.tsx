@@ -37,6 +37,7 @@ export function QueryList(): JSX.Element {
     setDropping(null);
     try {
       await send("DELETE", `v1/queries/${part(name)}`);
+      document.querySelector<HTMLElement>(".lines")?.focus(); // what had the focus goes
     } catch (failed) {
       if (failed instanceof ServiceError) setError(failed.fields);
     }

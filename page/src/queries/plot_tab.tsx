@@ -54,16 +54,18 @@ export function PlotTab({ path, query, extent }: PlotTabProps): JSX.Element {
       <Problem error={changes.error} />
       {changes.data && !shown.times.length ? <Empty>There is nothing to plot yet.</Empty> : null}
       {shown.times.length ? (
-        <Plot
-          label={`${what} over time, ${count(shown.times.length)} instants`}
-          kind={kind}
-          times={shown.times}
-          isTime={isTimestamp(extent?.final)}
-          utc
-          series={shown.series}
-          steps={!isStream}
-          height={360}
-        />
+        <div class="card">
+          <Plot
+            label={`${what} over time, ${count(shown.times.length)} instants`}
+            kind={kind}
+            times={shown.times}
+            isTime={isTimestamp(extent?.final)}
+            utc
+            series={shown.series}
+            steps={!isStream}
+            height={420}
+          />
+        </div>
       ) : null}
       {changes.data?.isCut ? <p class="muted">Of many changes the last {count(MOST)} are drawn.</p> : null}
       {shown.left ? <p class="muted">The {MOST_SERIES} with most changes; {count(shown.left)} more are not shown.</p> : null}
@@ -92,7 +94,7 @@ async function allSince(path: string, query: About, since: Instant | null, abort
   const start = isCut ? (found.rows[0]!._ts as Instant) : since;
   const rows = isCut ? found.rows.filter((row) => row._ts !== start) : found.rows;
   if (start === null || query.kind === "stream") return { rows, isCut };
-  const held = await get<Rows>(`${path}/result`, { at: start }, abort);
+  const held = await get<Rows>(`${path}/result`, { at: start, limit: MOST }, abort);
   return { rows: [...held.rows.map((row) => ({ ...row, _ts: start, _weight: 1 })), ...rows], isCut };
 }
 

@@ -6,7 +6,7 @@ import type { About, ErrorFields, Extent, Instant, Rows } from "../api/types";
 import { useAsked } from "../lib/asked";
 import { count, errorFields, instant } from "../lib/format";
 import { Badge, Confirm, Empty, PlanText, Problem, TabPanel, Tabs } from "../lib/parts";
-import { go, link } from "../router";
+import { go, link, note, route } from "../router";
 import { mayWrite } from "../session";
 import { Answer, SHOWN } from "./answer";
 import { Downloads } from "./downloads";
@@ -22,8 +22,12 @@ const TABS = [
 type Tab = (typeof TABS)[number][0];
 
 export function QueryView({ name }: { name: string }): JSX.Element {
-  const [tab, setTab] = useState<Tab>("table");
-  const [at, setAt] = useState<Instant | null>(null); // null: live
+  const { options } = route.value;
+  const tab = TABS.find(([id]) => id === options.get("show"))?.[0] ?? "table";
+  const asOf = options.get("at");
+  const at: Instant | null = asOf === null ? null : /^\d+$/.test(asOf) && Number.isSafeInteger(Number(asOf)) ? Number(asOf) : asOf; // null: live
+  const place = (show: Tab, instant: Instant | null) =>
+    note({ ...(show === "table" ? {} : { show }), ...(instant === null ? {} : { at: String(instant) }) });
   const [dropping, setDropping] = useState(false);
   const [failed, setFailed] = useState<ErrorFields | null>(null);
   const path = `v1/queries/${part(name)}`;
@@ -31,6 +35,7 @@ export function QueryView({ name }: { name: string }): JSX.Element {
   const extent = useAsked<Extent>((abort) => get(`${path}/extent`, {}, abort), [name]);
   const query = about.data;
   const stopped = errorFields(query?.error);
+  const isMissing = about.error !== null && query === null;
   const drop = async () => {
     setDropping(false);
     try {
@@ -53,25 +58,32 @@ export function QueryView({ name }: { name: string }): JSX.Element {
           <p class="badges">
             <Badge kind="kind">{query.kind}</Badge>
             <Badge kind="mode">{query.mode}</Badge>
+            {query.template ? (
+              <span>
+                of <a href={link("templates", query.template)}>{query.template}</a>
+              </span>
+            ) : null}
             <span class="muted">final up to {instant(query.final)}</span>
           </p>
         ) : null}
-        <span class="end actions">
-          <a class="button" href={link("plan", "", { query: name })}>
-            Path in the plan
-          </a>
-          <Downloads path={path} name={name} at={at} />
-          {mayWrite.value ? (
-            <button type="button" class="danger" onClick={() => setDropping(true)}>
-              Drop
-            </button>
-          ) : null}
-        </span>
+        {isMissing ? null : (
+          <span class="end actions">
+            <a class="button" href={link("plan", "", { query: name })}>
+              Path in the plan
+            </a>
+            <Downloads path={path} name={name} at={at} />
+            {mayWrite.value ? (
+              <button type="button" class="danger" onClick={() => setDropping(true)}>
+                Drop
+              </button>
+            ) : null}
+          </span>
+        )}
       </div>
       <Problem error={failed ?? about.error ?? stopped} />
-      <div class="bar">
-        <Tabs label="What to show" tabs={TABS} chosen={tab} choose={setTab} />
-        {tab === "table" ? <TimeSlider extent={extent.data} at={at} setAt={setAt} /> : null}
+      <div class="bar" hidden={isMissing}>
+        <Tabs label="What to show" tabs={TABS} chosen={tab} choose={(show: Tab) => place(show, at)} />
+        {tab === "table" ? <TimeSlider extent={extent.data} at={at} setAt={(instant) => place(tab, instant)} /> : null}
       </div>
       <TabPanel id={tab}>
         {tab === "table" && stopped ? <Empty>The query was stopped by this error, and has no answer.</Empty> : null}

@@ -16,6 +16,7 @@ const SHOWN = 8; // rows of each
 interface Side {
   query: QueryItem;
   rows: Row[];
+  total: number;
 }
 
 interface Sides {
@@ -48,13 +49,15 @@ export function TemplateView({ name }: { name: string }): JSX.Element {
             <span class="muted">final up to {instant(template.final)}</span>
           </p>
         ) : null}
-        <span class="end actions">
-          <Downloads path={path} name={name} at={null} />
-        </span>
+        {template ? (
+          <span class="end actions">
+            <Downloads path={path} name={name} at={null} />
+          </span>
+        ) : null}
       </div>
       <Problem error={about.error ?? sides.error} />
       {template ? <pre class="detail">{template.text}</pre> : null}
-      <p class="pager">
+      <p class="pager" hidden={!template}>
         <button type="button" disabled={offset === 0} onClick={() => setOffset(Math.max(0, offset - PAGE))}>
           Before
         </button>
@@ -75,16 +78,16 @@ export function TemplateView({ name }: { name: string }): JSX.Element {
 }
 
 function OneSide({ side, columns, failed }: { side: Side; columns: Column[]; failed: Record<string, string> }): JSX.Element {
-  const { query, rows } = side;
+  const { query, rows, total } = side;
   return (
     <li class="card">
       <h2>
         <a href={link("queries", query.name)}>{query.name}</a>
-        <span class="muted"> {counted(rows.length, "row")}</span>
+        <span class="muted"> {counted(total, "row")}</span>
       </h2>
       {failed[query.name] ? <Problem error={{ primary: failed[query.name]! }} /> : null}
       {rows.length ? (
-        <AnswerTable label={`Answer of ${query.name}`} columns={columns} rows={still(rows.slice(-SHOWN), columns)} />
+        <AnswerTable label={`Answer of ${query.name}`} columns={columns} rows={still(rows, columns)} />
       ) : (
         <Empty>empty</Empty>
       )}
@@ -97,9 +100,10 @@ async function read(path: string, offset: number, abort: AbortSignal): Promise<S
   const listed = await get<QueryList>(`${path}/queries`, { offset, limit: PAGE }, abort);
   if (!listed.queries.length) return { columns: [], sides: [], total: listed.total };
   const names = listed.queries.map((query) => query.name);
-  const found = await send<Rows>("POST", "v1/results", { queries: names }, abort);
+  const found = await send<Rows>("POST", "v1/results", { queries: names, limit: SHOWN }, abort);
   const columns = found.columns.filter((column) => column.name !== "_query");
   const rows = new Map<string, Row[]>(names.map((name) => [name, []]));
   for (const row of found.rows) rows.get(String(row._query))?.push(row);
-  return { columns, total: listed.total, sides: listed.queries.map((query) => ({ query, rows: rows.get(query.name) ?? [] })) };
+  const sides = listed.queries.map((query) => ({ query, rows: rows.get(query.name) ?? [], total: found.totals?.[query.name] ?? 0 }));
+  return { columns, total: listed.total, sides };
 }

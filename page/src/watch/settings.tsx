@@ -1,39 +1,44 @@
 // What can be altered while everything runs, with its effect beside it.
+import { signal } from "@preact/signals";
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import { get, send, ServiceError } from "../api/http";
-import type { ErrorFields, Row, Setting, Value } from "../api/types";
+import type { ErrorFields, Setting, Value } from "../api/types";
 import { useAsked } from "../lib/asked";
-import { milliseconds, NONE, shown } from "../lib/format";
-import { Empty, Figure, Problem } from "../lib/parts";
-import { Plot } from "../lib/plot";
+import { count, shown } from "../lib/format";
+import { Empty, Problem } from "../lib/parts";
 import { mayAdminister, me } from "../session";
-import { number, timeOf, useLately } from "./lately";
+import { type Change, Effect } from "./effect";
 
-interface Change {
-  name: string;
-  from: Value;
-  to: Value;
-  at: number;
-}
+/** What people alter to see what comes of it; the rest is seldom touched. */
+const FIRST = ["routing", "join_plan", "strategy", "jit", "memory_budget", "shards"];
 
-const LATELY = 300;
+/** Kept while one looks elsewhere, at the plan say. */
+const change = signal<Change | null>(null);
 
 export function SettingsView(): JSX.Element {
   const [failed, setFailed] = useState<ErrorFields | null>(null);
-  const [change, setChange] = useState<Change | null>(null);
-  const asked = useAsked<{ settings: Setting[] } | Setting[]>((abort) => get("v1/settings", {}, abort), [], { atLeast: 4000 });
-  const settings = Array.isArray(asked.data) ? asked.data : (asked.data?.settings ?? null);
+  const [running, setRunning] = useState(true);
+  const [busy, setBusy] = useState(false);
+  const asked = useAsked<{ settings: Setting[] }>((abort) => get("v1/settings", {}, abort), [], { atLeast: 4000 });
+  const settings = asked.data?.settings ?? null;
   const put = async (setting: Setting, value: Value) => {
+    setBusy(true);
     try {
-      await send("PUT", `v1/settings/${encodeURIComponent(setting.name)}`, { value });
+      const isApplied = running && setting.of_plans === true;
+      const said = await send<Setting>("PUT", `v1/settings/${encodeURIComponent(setting.name)}`, { value, running: isApplied });
       setFailed(null);
-      setChange({ name: setting.name, from: setting.value, to: value, at: Date.now() });
+      change.value = { name: setting.name, from: setting.value, to: value, at: Date.now(), queries: isApplied ? (said.queries ?? {}) : null };
     } catch (error) {
       if (error instanceof ServiceError) setFailed(error.fields);
+    } finally {
+      setBusy(false);
     }
     asked.again();
   };
+  const row = (setting: Setting) => <OneSetting key={setting.name} setting={setting} busy={busy} put={(value) => void put(setting, value)} />;
+  const first = FIRST.flatMap((name) => settings?.find((setting) => setting.name === name) ?? []);
+  const others = settings?.filter(({ name }) => !FIRST.includes(name)) ?? [];
   return (
     <div>
       <div class="bar">
@@ -44,20 +49,41 @@ export function SettingsView(): JSX.Element {
       </div>
       <Problem error={failed ?? asked.error} />
       <div class="settings">
-        <div class="settings-list">
-          {settings ? (
-            settings.map((setting) => <OneSetting key={setting.name} setting={setting} put={(value) => void put(setting, value)} />)
-          ) : asked.error ? null : (
-            <Empty>Reading the settings…</Empty>
-          )}
-        </div>
-        <Effect change={change} />
+        {settings ? (
+          <div>
+            <section class="settings-list" aria-labelledby="settings-first">
+              <div class="settings-head">
+                <h2 id="settings-first">How plans run</h2>
+                {mayAdminister.value ? (
+                  <label class="check">
+                    <input type="checkbox" checked={running} onChange={(event) => setRunning(event.currentTarget.checked)} />
+                    for queries that run, too
+                  </label>
+                ) : null}
+              </div>
+              {first.map(row)}
+            </section>
+            <details class="settings-list" open={!first.length}>
+              <summary class="settings-head">{count(others.length)} more settings</summary>
+              {others.map(row)}
+            </details>
+          </div>
+        ) : asked.error ? null : (
+          <Empty>Reading the settings…</Empty>
+        )}
+        <Effect change={change.value} />
       </div>
     </div>
   );
 }
 
-function OneSetting({ setting, put }: { setting: Setting; put: (value: Value) => void }): JSX.Element {
+interface SettingProps {
+  setting: Setting;
+  busy: boolean;
+  put: (value: Value) => void;
+}
+
+function OneSetting({ setting, busy, put }: SettingProps): JSX.Element {
   const may = mayAdminister.value && setting.changeable !== false;
   const id = `setting-${setting.name}`;
   const isDefault = setting.default === undefined || setting.default === setting.value;
@@ -65,10 +91,13 @@ function OneSetting({ setting, put }: { setting: Setting; put: (value: Value) =>
     <div class="setting">
       <label for={id}>
         <code>{setting.name}</code>
-        {isDefault ? null : <span class="muted"> default {shown(setting.default)}</span>}
       </label>
-      <Control id={id} setting={setting} may={may} put={put} />
-      {setting.description ? <p class="muted">{setting.description}</p> : null}
+      <Control id={id} setting={setting} may={may && !busy} put={put} />
+      <p class="muted" id={`${id}-about`}>
+        {setting.description}
+        {setting.changeable === false ? " (fixed once there are queries)" : ""}
+        {isDefault ? "" : `; the default is ${shown(setting.default) || "none"}`}
+      </p>
     </div>
   );
 }
@@ -88,6 +117,7 @@ function Control({ id, setting, may, put }: ControlProps): JSX.Element {
     return (
       <select
         id={id}
+        aria-describedby={`${id}-about`}
         disabled={!may}
         value={String(value)}
         onChange={(event) => put(all.find((each) => String(each) === event.currentTarget.value) ?? null)}
@@ -102,68 +132,24 @@ function Control({ id, setting, may, put }: ControlProps): JSX.Element {
   const isNumber = typeof value === "number" || setting.kind === "number";
   const enter = (event: Event) => {
     event.preventDefault();
-    if (draft === null) return;
-    put(draft === "" ? null : isNumber && Number.isFinite(Number(draft)) ? Number(draft) : draft);
+    const text = draft?.trim() ?? null;
     setDraft(null);
+    if (text === null || text === String(value)) return;
+    put(isNumber && /^[+-]?\d+$/.test(text) && Number.isSafeInteger(Number(text)) ? Number(text) : text);
   };
   return (
     <form onSubmit={enter} class="value">
       <input
         id={id}
+        aria-describedby={`${id}-about`}
         disabled={!may}
         inputMode={isNumber ? "decimal" : "text"}
         value={draft ?? (value === null ? "" : String(value))}
-        placeholder={value === null ? "none" : ""}
+        placeholder={value === null || value === "" ? "none" : ""}
         onInput={(event) => setDraft(event.currentTarget.value)}
+        onKeyDown={(event) => event.key === "Escape" && setDraft(null)}
       />
       {draft !== null ? <button type="submit">Set</button> : null}
     </form>
   );
-}
-
-/** How long epochs take, before and after the last change. */
-function Effect({ change }: { change: Change | null }): JSX.Element {
-  const { data } = useLately("epochs", LATELY);
-  const rows = data ?? [];
-  const times = rows.map(timeOf);
-  const totals = rows.map((row) => number(row, "total_ms"));
-  const series = change
-    ? [
-        { name: "before", values: totals.map((value, index) => (times[index]! < change.at ? value : null)) },
-        { name: "after", values: totals.map((value, index) => (times[index]! >= change.at ? value : null)) },
-      ]
-    : [{ name: "epoch", values: totals }];
-  return (
-    <section class="card effect" aria-label="Effect">
-      <h2>Effect</h2>
-      <p class="muted">
-        {change ? (
-          <>
-            <code>{change.name}</code> from {shown(change.from)} to {shown(change.to)}, {new Date(change.at).toLocaleTimeString()}
-          </>
-        ) : (
-          "How long epochs take. A change shows here."
-        )}
-      </p>
-      {rows.length > 1 ? (
-        <Plot label="Milliseconds of each epoch" kind="bar" times={times} isTime series={series} height={220} />
-      ) : (
-        <Empty>No epochs lately.</Empty>
-      )}
-      {change ? (
-        <dl class="figures">
-          <Figure label="an epoch before">{middle(rows, (time) => time < change.at)}</Figure>
-          <Figure label="an epoch after">{middle(rows, (time) => time >= change.at)}</Figure>
-        </dl>
-      ) : null}
-    </section>
-  );
-}
-
-function middle(rows: readonly Row[], holds: (time: number) => boolean): string {
-  const found = rows
-    .filter((row) => holds(timeOf(row)))
-    .map((row) => number(row, "total_ms"))
-    .sort((a, b) => a - b);
-  return found.length ? milliseconds(found[Math.floor(found.length / 2)]) : NONE;
 }

@@ -4,7 +4,7 @@ import { useState } from "preact/hooks";
 import { get, part, send, ServiceError } from "../api/http";
 import type { ErrorFields, Sink } from "../api/types";
 import { useAsked } from "../lib/asked";
-import { count, errorFields, milliseconds } from "../lib/format";
+import { bytes, count, counted, errorFields, instant, milliseconds } from "../lib/format";
 import { Badge, Empty, Figure, Problem } from "../lib/parts";
 import { link } from "../router";
 import { mayAdminister } from "../session";
@@ -48,11 +48,14 @@ export function SinksView(): JSX.Element {
               </h2>
               <p class="badges">
                 {sink.state ? <Badge kind={`state ${sink.state}`}>{sink.state}</Badge> : null}
-                {sink.query ? (
-                  <span>
-                    for <a href={link("queries", sink.query)}>{sink.query}</a>
-                  </span>
-                ) : null}
+                <span>
+                  to {sink.target} for{" "}
+                  {sink.template ? (
+                    <a href={link("templates", sink.template)}>{sink.template}</a>
+                  ) : (
+                    <a href={link("queries", sink.query)}>{sink.query}</a>
+                  )}
+                </span>
               </p>
               <Problem error={error} />
               {error && mayAdminister.value ? (
@@ -61,14 +64,13 @@ export function SinksView(): JSX.Element {
                 </button>
               ) : null}
               <dl class="figures">
-                {Object.entries(sink)
-                  .filter(([key, value]) => !["name", "state", "query", "error"].includes(key) && isPlain(value))
-                  .map(([key, value]) => (
-                    <Figure key={key} label={key.replaceAll("_", " ")}>
-                      {typeof value === "number" ? count(value) : String(value)}
-                    </Figure>
-                  ))}
-                {last ? <Figure label="last delivery took">{milliseconds(number(last, "ms"))}</Figure> : null}
+                <Figure label="deliveries">{count(sink.deliveries)}</Figure>
+                <Figure label="delivered up to">{instant(sink.delivered)}</Figure>
+                {last ? <Figure label="the last one took">{milliseconds(number(last, "ms"))}</Figure> : null}
+                <Figure label="waiting">
+                  {sink.rows ? `${counted(sink.rows, "row")}, ${bytes(sink.bytes)}` : "nothing"}
+                </Figure>
+                {sink.rows ? <Figure label="waiting since">{instant(sink.since)}</Figure> : null}
               </dl>
             </li>
           );
@@ -76,8 +78,4 @@ export function SinksView(): JSX.Element {
       </ul>
     </div>
   );
-}
-
-function isPlain(value: unknown): value is string | number | boolean {
-  return ["string", "number", "boolean"].includes(typeof value);
 }

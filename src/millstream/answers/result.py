@@ -22,6 +22,7 @@ class StatementResult(AnswerRows):
     notices: tuple[str, ...] = ()  # what the author should know of the past that it saw
 
     def arrow(self) -> pa.Table:
+        """The rows as an Arrow table; `ms.InputError` where the statement gave none."""
         if self.table is None:
             raise InputError("the statement gave no rows", detail=self.message, hint="ask a query or SHOW for some")
         return self.table

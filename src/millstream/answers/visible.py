@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ from millstream.answers.aligned import aligned, is_number, shown_value
 if TYPE_CHECKING:
     import pandas as pd
     import polars as pl
+    from matplotlib.axes import Axes
 
 MOST = 20  # rows that are shown where nobody says how many
 _BATCH = 10_000  # rows that are made into tuples at a time
@@ -50,12 +51,43 @@ class Visible:
 class Answering(Visible):
     """Something that one asks for its answer, which is the table."""
 
+    name: str
+    if TYPE_CHECKING:  # of a service it is a plain attribute
+
+        @property
+        def kind(self) -> str: ...
+
     def result(self, at: Any = None) -> pa.Table:
+        raise NotImplementedError
+
+    def changes(self, since: Any = None) -> pa.Table:
         raise NotImplementedError
 
     def arrow(self) -> pa.Table:
         """The answer now."""
         return self.result()
+
+    def show(self, rows: int = MOST, *, at: Any = None) -> None:
+        """Print the first rows of the answer now, or at an instant."""
+        sys.stdout.write(f"{aligned(self.result(at), rows)}\n")
+
+    def show_changes(self, since: Any = None, rows: int = MOST) -> None:
+        """Print the first rows of `changes(since)`: what came (`_weight` 1) and went (-1), and when."""
+        sys.stdout.write(f"{aligned(self.changes(since), rows)}\n")
+
+    def plot(
+        self,
+        y: str | Sequence[str] | None = None,
+        by: str | Sequence[str] | None = None,
+        since: Any = None,
+        ax: Any = None,
+    ) -> Axes:
+        """Draw its numbers over time with matplotlib: a line for each column `y` (all that are numbers, where nobody
+        says) and each value of the columns `by` (those that are texts), into the axes `ax` or new ones; gives these."""
+        from millstream.answers.plotting import plot
+
+        is_stream = self.kind == "stream"
+        return plot(self.changes(since), is_stream=is_stream, title=self.name, y=y, by=by, ax=ax)
 
 
 class AnswerRows(Visible):

@@ -16,7 +16,7 @@ from millstream.settings import Settings
 
 Entry = Mapping[str, Any]
 
-_STANDING = ("query", "template", "sink")  # which no text refers to
+_STANDING = ("query", "template", "sink", "comment")  # which no text refers to
 
 
 @dataclass(frozen=True)

@@ -108,7 +108,7 @@ class CatalogOfObjects(Mapping[str, Definition]):
     def listing(self, what: str) -> list[dict[str, str]]:
         kind = _KINDS[what.lower().removesuffix("s")]
         shown = [d for d in self._objects.values() if isinstance(d, kind) and "." not in d.name]
-        return [{"name": d.name, "columns": show_schema(d.columns), "properties": _properties(d)} for d in shown]
+        return [{"name": d.name, "columns": show_schema(d.columns), "properties": properties(d)} for d in shown]
 
     @staticmethod
     def unknown(kind: str, name: str, known: Iterable[str], place: Place | None = None) -> NameError:
@@ -124,7 +124,8 @@ def kind_of(definition: Definition) -> str:
     return next(name for name, kind in _KINDS.items() if isinstance(definition, kind))
 
 
-def _properties(definition: Definition) -> str:
+def properties(definition: Definition) -> str:
+    """What is declared beside the columns, in words."""
     match definition:
         case StreamDefinition():
             domain = definition.domain
@@ -133,6 +134,8 @@ def _properties(definition: Definition) -> str:
             described = [f"timestamp {definition.timestamp.name}", str(domain), heartbeat, f"retain {retain}"]
             return ", ".join([*described, *_using(definition)])
         case TableDefinition():
-            return ", ".join([*filter(None, [definition.nature.lower()]), *_using(definition)])
+            names = ", ".join(definition.columns[index].name for index in definition.key)
+            key = f"key ({names})" + ("" if definition.enforced else " not enforced") if names else ""
+            return ", ".join([*filter(None, [key, definition.nature.lower()]), *_using(definition)])
         case ViewDefinition():
             return f"{definition.plan.kind}: {definition.text}"

@@ -5,7 +5,7 @@ An entry holds the user's own object and plain values, so that no class of ours 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -51,8 +51,19 @@ def window_from(entry: Entry, pickler: Pickler) -> UserWindow:
     return UserWindow(entry["name"], pickler.unpack(entry["body"]))
 
 
+def _type_entry(kind: DataType) -> dict[str, Any]:
+    """Lists say what they are of; nothing else does, as before there were any."""
+    own = {name: value for name, value in asdict(kind).items() if name != "element"}
+    return own if kind.element is None else {**own, "element": _type_entry(kind.element)}
+
+
+def _type_from(entry: Mapping[str, Any]) -> DataType:
+    element = entry.get("element")
+    return DataType(**{**entry, "element": None if element is None else _type_from(element)})
+
+
 def function_entry(function: UserFunction, pickler: Pickler) -> dict[str, Any]:
-    return {"body": pickler.pack(function.body), "returns": asdict(function.returns), "columns": function.columns}
+    return {"body": pickler.pack(function.body), "returns": _type_entry(function.returns), "columns": function.columns}
 
 
 def function_from(entry: Entry, pickler: Pickler) -> UserFunction:
@@ -60,11 +71,11 @@ def function_from(entry: Entry, pickler: Pickler) -> UserFunction:
     if "returns" not in entry:  # up to format 3 all of it was pickled
         old: UserFunction = body
         return old
-    return UserFunction(entry["name"], body, DataType(**entry["returns"]), entry["columns"])
+    return UserFunction(entry["name"], body, _type_from(entry["returns"]), entry["columns"])
 
 
 def aggregate_entry(definition: type[UserAggregate], returns: DataType, pickler: Pickler) -> dict[str, Any]:
-    return {"body": pickler.pack(definition), "returns": asdict(returns)}
+    return {"body": pickler.pack(definition), "returns": _type_entry(returns)}
 
 
 def aggregate_from(entry: Entry, pickler: Pickler) -> tuple[type[UserAggregate], DataType]:
@@ -72,7 +83,7 @@ def aggregate_from(entry: Entry, pickler: Pickler) -> tuple[type[UserAggregate],
     if "returns" not in entry:
         old: tuple[type[UserAggregate], DataType] = body
         return old
-    return body, DataType(**entry["returns"])
+    return body, _type_from(entry["returns"])
 
 
 def as_written_now(entry: Entry, pickler: Pickler) -> Entry:

@@ -35,14 +35,13 @@ def run(
     with Stop() as stop:
         opened = or_exit(lambda: database(db, in_process))
         stop.again()
-        results: list[ms.Result] = []
 
         def work() -> None:
-            results.append(opened.execute(text_of(file), again=True))
+            result, report = opened.execute(text_of(file), again=True), None
             if not stop.came:
-                opened.run(lasting)
+                report = opened.run(lasting)
             if not stop.came or lasting is None:
-                _report(opened, results[0], stop)
+                _report(opened, result, report, stop)
 
         try:
             done = or_exit(lambda: work_until_stopped(stop, work, opened.end_run), file)
@@ -54,15 +53,19 @@ def run(
             raise typer.Exit(INTERRUPTED)
 
 
-def _report(db: ms.Database, result: ms.Result, stop: Stop) -> None:
+def _report(db: ms.Database, result: ms.Result, report: ms.RunReport | None, stop: Stop) -> None:
     _wait_for_the_past(db, stop)
     if stop.came and any(query.is_filling for query in db.queries()):
         return  # whose answers would have to be waited for
     for notice in result.notices:
         console().print(notice, markup=False, highlight=False, soft_wrap=True)
     show(result)
+    failed = report.failed if report is not None else {}
     for query in db.queries():
-        console().print(f"[bold]{query.name}[/] ({query.kind}): {query.result().num_rows} rows")
+        if query.name not in failed:
+            console().print(f"[bold]{query.name}[/] ({query.kind}): {query.result().num_rows} rows")
+    if report is not None and (report.sources or failed or report.paused):
+        console().print(str(report), markup=False, highlight=False, soft_wrap=True)
 
 
 def _wait_for_the_past(db: ms.Database, stop: Stop) -> None:

@@ -10,6 +10,7 @@ import typer
 import millstream as ms
 from millstream.cli.showing import console, database, errors, or_exit
 from millstream.cli.stopping import Stop, leave_later
+from millstream.service.callers import Budget
 from millstream.service.tokens import Tokens, role_of, tokens_of
 
 DirectoryArgument = Annotated[Path | None, typer.Argument(help="The database's directory.")]
@@ -31,14 +32,23 @@ def serve(
     max_request: Annotated[int, typer.Option(help="The bytes that a request may have; 0: any.", min=0)] = 64 << 20,
     rate: Annotated[float, typer.Option(help="Requests a second of each token or address; 0: any.", min=0)] = 1000,
     time_limit: Annotated[float, typer.Option(help="Seconds that an answer may take; 0: any.", min=0)] = 60,
+    max_rows: Annotated[int, typer.Option(help="The rows that a request may have; 0: any.", min=0)] = 10_000_000,
+    max_unpacked: Annotated[int, typer.Option(help="The bytes that a request may unpack to; 0: any.", min=0)] = 1 << 30,
     max_followers: Annotated[int, typer.Option(help="How many may follow queries at a time; 0: any.", min=0)] = 1000,
+    max_connections: Annotated[int, typer.Option(help="Connections at a time; 0: any.", min=0)] = 4096,
+    max_connections_per_address: Annotated[int, typer.Option(help="Of these, of one address; 0: any.", min=0)] = 2048,
+    header_timeout: Annotated[float, typer.Option(help="Seconds for the headers of a request; 0: any.", min=0)] = 10,
+    concurrent: Annotated[int, typer.Option(help="Pieces of work of a caller at a time; 0: any.", min=0)] = 64,
+    workers: Annotated[int, typer.Option(help="Processes for ad-hoc queries; 0: none.", min=0)] = 2,
+    worker_memory: Annotated[int, typer.Option(help="The bytes of memory that each of them may take.", min=0)] = 1
+    << 30,
 ) -> None:
     """Serve a database over HTTP, and read its sources meanwhile.
 
     SIGINT and SIGTERM end it with 0, within ten seconds; 1 means that it could not be served, 3 that it had to be left.
     """
     # Slow to import, and not needed by other commands.
-    from millstream.service.limits import ServiceLimits
+    from millstream.service.limits import BodyLimits, ConnectionLimits, ServiceLimits
     from millstream.service.server import Address, Server, check_open_to
 
     known = tokens_of(db, tokens)
@@ -48,7 +58,17 @@ def serve(
         opened = or_exit(lambda: database(db, in_process))
         stop.again()
         try:
-            limits = ServiceLimits(max_request, rate, time_limit, max_followers)
+            limits = ServiceLimits(
+                request_bytes=max_request,
+                body=BodyLimits(max_rows, max_unpacked),
+                requests_per_second=rate,
+                seconds=time_limit,
+                followers=max_followers,
+                connections=ConnectionLimits(max_connections, max_connections_per_address, header_timeout),
+                concurrent=concurrent,
+                workers=workers,
+                worker_memory=worker_memory,
+            )
             server = or_exit(
                 lambda: Server(
                     opened,
@@ -72,9 +92,14 @@ def add(
     name: Annotated[str, typer.Option(help="What to call it.")] = "default",
     role: Annotated[str, typer.Option(help="read, write or admin.")] = "read",
     tokens: File = None,
+    concurrent: Annotated[int, typer.Option(help="Pieces of work at a time; 0: as all.", min=0)] = 0,
+    seconds: Annotated[float, typer.Option(help="Seconds that an answer may take; 0: as all.", min=0)] = 0,
+    answer_rows: Annotated[int, typer.Option(help="Rows of one answer or insert; 0: as all.", min=0)] = 0,
+    answer_bytes: Annotated[int, typer.Option(help="Bytes of one answer or insert; 0: as all.", min=0)] = 0,
 ) -> None:
     """Make a token, and print it: it cannot be shown again."""
-    secret = or_exit(lambda: _tokens(db, tokens).add(name, role_of(role)))
+    budget = Budget(concurrent, seconds, answer_rows, answer_bytes)
+    secret = or_exit(lambda: _tokens(db, tokens).add(name, role_of(role), budget))
     errors().print(f"the token {name} may {role}; it is kept as a hash only:", markup=False)
     typer.echo(secret)
 

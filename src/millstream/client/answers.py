@@ -19,9 +19,9 @@ from millstream.answers.following import Following
 from millstream.answers.visible import Answering
 from millstream.client.http import ServiceClient
 from millstream.errors import ClosedError, InputError, NameError, ServiceError
+from millstream.wire.arrow import from_arrow_stream
 from millstream.wire.errors import error_of
 from millstream.wire.media import RowFormat
-from millstream.wire.rows import from_arrow_stream
 from millstream.wire.values import arrow_type, shown_timestamp
 
 _KEEPS_ALIVE = 45.0  # seconds: the service says something every 15
@@ -39,11 +39,16 @@ class RemoteAnswers(Answering):
     def __init__(self, service: ServiceClient, about: dict[str, Any]) -> None:
         """`about` is what the service says of it; what is not there is asked for when it is needed."""
         self.name: str = about["name"]
-        self.kind: str = about["kind"]
+        self._kind: str = about["kind"]
         self.mode: str = about["mode"]
         self._service = service
         self._known = about
         self._dropped = False
+
+    @property
+    def kind(self) -> str:
+        """`"stream"` or `"relation"`."""
+        return self._kind
 
     @property
     def schema(self) -> pa.Schema:

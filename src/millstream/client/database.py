@@ -21,15 +21,15 @@ from millstream.client.result import RemoteResult
 from millstream.client.template import RemoteTemplate
 from millstream.drawing.plan import PlanView, check_format, whole_text
 from millstream.errors import BindError, Error, InputError, NotSupportedError
-from millstream.ingest.insert import InsertResult
+from millstream.ingest.table_rows import InsertResult
 from millstream.ingest.typed_rows import as_arrow
 from millstream.language.given_values import Given, with_values
 from millstream.language.statement_parser import parse_query
 from millstream.language.syntax import numbered_parameters
 from millstream.queries.parameters import parameter_arrays
+from millstream.wire.arrow import from_arrow_stream, to_arrow_stream
 from millstream.wire.errors import error_of
 from millstream.wire.media import RowFormat
-from millstream.wire.rows import from_arrow_stream, to_arrow_stream
 
 _GLANCE = 0.2  # seconds
 
@@ -129,9 +129,11 @@ class RemoteDatabase:
             for about in self._service.get("/v1/queries", sort="registered").json()["queries"]
         ]
 
-    def results(self, queries: Sequence[RemoteQuery] | None = None, at: Any = None) -> pa.Table:
-        """The answers of many queries with the same columns in one table, each row with its query's name (`_query`)."""
-        names = None if queries is None else [query.name for query in queries]
+    def results(self, queries: Sequence[RemoteQuery | str] | None = None, at: Any = None) -> pa.Table:
+        """The answers of many queries with the same columns in one table, each row with its query's name (`_query`).
+        Queries are given as such or by name."""
+        given = [queries] if isinstance(queries, str | RemoteQuery) else queries
+        names = None if given is None else [query if isinstance(query, str) else query.name for query in given]
         asked = {"queries": names, "at": instant_to(at)}
         return from_arrow_stream(self._service.post("/v1/results", asked, accept=RowFormat.ARROW).body)[0]
 

@@ -43,6 +43,10 @@ def _value(value: Any, number: int, owner: str) -> Any:
         return value.isoformat()
     if isinstance(value, timedelta):
         return value // timedelta(microseconds=1)
+    if isinstance(value, list | tuple):
+        return [_value(part, number, owner) for part in value]
+    if callable(made := getattr(value, "tolist", None)) and getattr(value, "shape", ()) != ():  # a list of NumPy's
+        return _value(made(), number, owner)
     item = getattr(value, "item", None)  # of NumPy
     if callable(item) and not isinstance(value, bool | int | float | str):
         value = item()

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from millstream.answers.result import StatementResult
 from millstream.client.query import RemoteQuery
-from millstream.ingest.insert import InsertResult
+from millstream.ingest.table_rows import InsertResult
 
 
 @dataclass(eq=False)

@@ -13,7 +13,7 @@ from millstream.client.answers import RemoteAnswers
 from millstream.client.query import RemoteQuery
 from millstream.errors import EvaluationError
 from millstream.names import MISSING
-from millstream.wire.rows import from_arrow_stream
+from millstream.wire.arrow import from_arrow_stream
 
 _GLANCE = 0.1  # seconds
 

@@ -79,6 +79,7 @@ class NotSupportedError(DatabaseError):
 _KINDS: tuple[tuple[tuple[type[ms.Error], ...], type[Error]], ...] = (
     ((ms.NotSupportedError,), NotSupportedError),
     ((ms.ClosedError,), InterfaceError),
+    ((ms.ConstraintError,), IntegrityError),
     ((ms.InputError, ms.EvaluationError, ms.TimeError), DataError),
     ((ms.SyntaxError, ms.BindError, ms.NameError, ms.TypeError, ms.CatalogError, ms.StatementError), ProgrammingError),
     ((ms.StateError, ms.ServiceError, ms.LimitError, ms.SetupError, ms.AccessError), OperationalError),

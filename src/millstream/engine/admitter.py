@@ -187,7 +187,7 @@ class Admitter:
             commits.declare(catalog)
             return
         if record:
-            commits.journal.note(record)
+            commits.record(record)
         if catalog is not commits.snapshot.catalog:
             commits.carry(commits.snapshot.with_catalog(catalog))
 

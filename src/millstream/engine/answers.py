@@ -9,6 +9,7 @@ import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
 
+from millstream.engine.limits import AnswerLimits
 from millstream.kernel.batch import (
     END,
     START,
@@ -19,7 +20,8 @@ from millstream.kernel.batch import (
     value_column,
     value_columns,
 )
-from millstream.kernel.columns import only
+from millstream.kernel.columns import only, with_columns
+from millstream.kernel.keys import order_codes
 from millstream.kernel.operator import NO_STATE, Progress
 from millstream.kernel.ordering.sort_keys import SortKey
 from millstream.kernel.storage.segments import gather, numbers
@@ -28,15 +30,20 @@ from millstream.plan.definitions import TimeDomain
 from millstream.types import BIGINT, Field, Schema, arrow_schema, to_arrow
 
 TIME = "_ts"
+_FEW = 1_000
+NO_LIMITS = AnswerLimits()
 CHANGE = "_weight"
 
 
-def relation_at(rows: Batch, schema: Schema, at: int, order: Sequence[SortKey] = ()) -> pa.Table:
+def relation_at(
+    rows: Batch, schema: Schema, at: int, order: Sequence[SortKey] = (), limits: AnswerLimits = NO_LIMITS
+) -> pa.Table:
     """R(at), each copy a row, in the order of some keys, then of the values."""
     columns = value_columns(len(schema))
     alive = only(rows, (numbers(rows, START) <= at) & (numbers(rows, END) > at))
     if not columns:
         return _table(alive.select(pl.col(WEIGHT).sum())[columns], schema, columns)
+    _check(alive, limits, max(int(numbers(alive, WEIGHT).sum()), 0))
     ordered, is_first = _in_order(alive, columns)
     counted = ordered
     if (numbers(ordered, WEIGHT) < 0).any():
@@ -60,15 +67,15 @@ def _by_keys(rows: Batch, order: Sequence[SortKey]) -> Batch:
 
 
 def _in_order(rows: Batch, columns: list[str]) -> tuple[Batch, npt.NDArray[np.bool_]]:
-    """The rows in the order of their values, and where a new value begins. Integers are sorted by NumPy: a query of
+    """The rows in the order of their values, and where a new value begins. Numbers are sorted by NumPy: a query of
     Polars costs more than a small answer."""
     if rows.height <= 1:
         return rows, np.ones(rows.height, np.bool_)
     is_first = np.ones(rows.height, np.bool_)
     if _are_numbers(rows, columns):
-        values = [rows[name].to_numpy() for name in columns]
+        values = [_codes(rows.get_column(name)) for name in columns]
         order = np.lexsort(values[::-1])
-        is_first[1:] = np.logical_or.reduce([np.diff(column[order]) != 0 for column in values])
+        is_first[1:] = np.logical_or.reduce([column[order][1:] != column[order][:-1] for column in values])
         return pl.DataFrame(gather(rows, rows.columns, order)), is_first
     ordered = rows.sort(columns)
     changed = ordered.select(pl.any_horizontal(pl.col(name).ne_missing(pl.col(name).shift(1)) for name in columns))
@@ -77,10 +84,10 @@ def _in_order(rows: Batch, columns: list[str]) -> tuple[Batch, npt.NDArray[np.bo
 
 
 def elements_between(
-    rows: Batch, schema: Schema, since: int, at: int, domain: TimeDomain | None, max_rows: int
+    rows: Batch, schema: Schema, since: int, at: int, domain: TimeDomain | None, limits: AnswerLimits
 ) -> pa.Table:
     """A stream's elements after an instant, up to another."""
-    elements = _elements(rows, schema, since, at, max_rows, domain)
+    elements = _elements(rows, schema, since, at, limits, domain)
     columns = [START, *value_columns(len(schema))]
     return _table(_timed(elements[columns], domain), _with_time(schema, domain), columns)
 
@@ -93,13 +100,14 @@ def changes_between(
     since: int,
     until: int,
     domain: TimeDomain | None,
-    max_rows: int,
+    limits: AnswerLimits,
 ) -> pa.Table:
     """Net changes with since < _ts <= until: of a relation its insertions and deletions, of a stream its elements."""
     columns = value_columns(len(schema))
     points = _within(rows, since, until) if stream else _points(rows, columns, since, until)
+    _check(points, limits, points.height)
     if stream and not _are_single(points):
-        points = _elements(rows, schema, since, until, max_rows, domain)
+        points = _elements(rows, schema, since, until, limits, domain)
     outputs = [START, WEIGHT, *columns]
     described = _with_time((Field(CHANGE, BIGINT), *schema), domain)
     return _table(_timed(_net(points[outputs], columns), domain), described, outputs)
@@ -140,12 +148,18 @@ def _summed(ordered: Batch, is_first: npt.NDArray[np.bool_]) -> Batch:
     firsts = np.flatnonzero(is_first)
     weights = np.add.reduceat(numbers(ordered, WEIGHT), firsts) if firsts.size else firsts
     found = pl.DataFrame(gather(ordered, ordered.columns, firsts))
-    return found.with_columns(pl.Series(WEIGHT, weights, pl.Int64))
+    return with_columns(found, pl.Series(WEIGHT, weights, pl.Int64))
 
 
 def _are_numbers(rows: Batch, columns: list[str]) -> bool:
     """Whether NumPy sorts the columns as Polars does."""
-    return all(rows[name].dtype.is_integer() and not rows[name].null_count() for name in columns)
+    found = [rows.get_column(name) for name in columns]
+    return all(c.dtype.is_integer() or c.dtype.is_float() for c in found) and not any(c.null_count() for c in found)
+
+
+def _codes(column: pl.Series) -> npt.NDArray[np.generic]:
+    """Numbers that compare as those of a column do, 0.0 as -0.0 and NaN above all."""
+    return order_codes(column) if column.dtype.is_float() else column.to_numpy()
 
 
 def first_instants(rows: Batch, *, stream: bool, since: int, until: int, most: int, domain: TimeDomain | None) -> int:
@@ -165,16 +179,27 @@ def first_instants(rows: Batch, *, stream: bool, since: int, until: int, most: i
     return min(until, beyond - 1 if beyond > instants.min() else beyond)
 
 
-def _elements(rows: Batch, schema: Schema, since: int, until: int, max_rows: int, domain: TimeDomain | None) -> Batch:
+def _elements(
+    rows: Batch, schema: Schema, since: int, until: int, limits: AnswerLimits, domain: TimeDomain | None
+) -> Batch:
     """One row per element with since < t <= until; runs that RSTREAM made are cut to that span before they unfold."""
     within = _within(rows, since, until)
+    _check(within, limits, within.height)
     starts = numbers(within, START)
     if _are_single(within) and (starts[1:] > starts[:-1]).all() and (numbers(within, WEIGHT) == 1).all():
         return within  # one by one and in order, as most are
     within = within.with_columns(pl.Series(START, np.maximum(starts, since + 1)))
     every = 1 if domain is None else domain.every
-    found, _ = Elements(schema, max_rows, every).step([within], NO_STATE, Progress((since,), (until,)))
+    found, _ = Elements(schema, limits.rstream_rows, every).step([within], NO_STATE, Progress((since,), (until,)))
+    _check(found, limits, found.height)
     return found
+
+
+def _check(rows: Batch, limits: AnswerLimits, count: int) -> None:
+    """Refuse an answer that would have so many rows like these, if that is too much; to measure a few costs more than
+    to give them."""
+    if count > _FEW:
+        limits.check(count, rows.estimated_size() * (count / max(rows.height, 1)))
 
 
 def _within(rows: Batch, since: int, until: int) -> Batch:

@@ -111,7 +111,7 @@ class LazyOfMany:
             raise AssertionError("it is not done for many queries")
         always = always_there((ph.QUERY,), pl.Series(asked), max(since, 0))
         arrived = {source: rows, **({_ASKED: always} if _ASKED in above[1].sources else {})}
-        most = self._reader.limits.value_bytes
+        most = self._reader.limits.steps
         return computed(*above, arrived, dict.fromkeys(arrived, until), until, self._schema, most)
 
 
@@ -190,7 +190,7 @@ class UnmaterializedOfMany:
         firsts, table = self.one.first_instants(since), self._table[pl.Series(np.sort(chosen))]
         at_once = max(_TESTED // max(evaluation.height(group.pipeline, snapshot, firsts), 1), 256)
         tables = [table[low : low + at_once] for low in range(0, table.height, at_once)]
-        like, most = empty_batch((ph.QUERY, *self.one.schema)), self.one.reader.limits.value_bytes
+        like, most = empty_batch((ph.QUERY, *self.one.schema)), self.one.reader.limits.steps
         constants, found = self._table.select(value_columns(len(self.one.parameters))), list[Batch]()
         for own, frames in zip(tables, evaluation.answer_of_many(group, tables, snapshot, firsts), strict=True):
             queries = Numbered(own[QUERY].to_numpy(), own[QUERY].to_numpy())

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from typing import Protocol, TypeVar
 
 from millstream.engine.life import Life
@@ -18,6 +19,7 @@ from millstream.engine.notifier import Notifier
 from millstream.errors import StateError
 from millstream.state.faults import reach
 from millstream.state.manifest import Journal
+from millstream.state.notes import Record
 from millstream.state.pins import Pins
 from millstream.state.snapshot import Catalog, Snapshot
 from millstream.state.store import Store
@@ -53,6 +55,7 @@ class Commits:
         self._snapshot = snapshot
         self._used = UsedNames(snapshot)
         self._gone = 0  # names, since readers were last told to forget
+        self._put_off: set[str] | None = None  # within `as_one`: what is to be swept in the end
 
     @property
     def snapshot(self) -> Snapshot:
@@ -63,6 +66,9 @@ class Commits:
         self.life.check_commits()
         with self.lock:
             self.life.check_commits()
+            if self._put_off is not None:
+                self.carry(snapshot)
+                return
             if self.pending is not None:
                 snapshot = self.pending.with_pending(snapshot)
             change = self._used.change_to(snapshot)
@@ -90,6 +96,27 @@ class Commits:
         if gone:
             self.store.sweep(gone, self._used.in_files_of(gone) | self.pins.names)
 
+    @contextmanager
+    def as_one(self) -> Iterator[None]:
+        """What a block commits, all by one commit in the end. Where it raises, what it did until then is committed:
+        whoever cannot go on puts back what was there first."""
+        with self.lock:
+            if self._put_off is not None:
+                yield
+                return
+            self._put_off = set()
+            try:
+                yield
+            finally:
+                put_off, self._put_off = self._put_off, None
+                self.commit(self._snapshot)
+                self.sweep(put_off)
+
+    def record(self, record: Record) -> None:
+        """Keep how queries come and go until the next commit does."""
+        if self._put_off is None:
+            self.journal.note(record)
+
     def declare(self, catalog: Catalog) -> None:
         """Commit what the database has declared."""
         self.commit(self.snapshot.with_catalog(catalog))
@@ -109,6 +136,18 @@ class Commits:
         """The same with what can be found out again, so that nobody need be told."""
         self._snapshot = snapshot
 
+    @contextmanager
+    def without_runs(self, edges: Collection[str]) -> Iterator[None]:
+        """What is committed within says no more how far runs through history for these edges are. If that fails, the
+        next commit says it still."""
+        runs = self._snapshot.runs
+        self.carry(self._snapshot.without_runs(edges))
+        try:
+            yield
+        except BaseException:
+            self.carry(replace(self._snapshot, runs=runs))
+            raise
+
     # Files
 
     @contextmanager
@@ -122,6 +161,9 @@ class Commits:
 
     def sweep(self, names: Iterable[str]) -> None:
         """Remove what nobody needs among files that were written: neither the snapshot, nor who reads beside it."""
+        if self._put_off is not None:
+            self._put_off.update(names)
+            return
         if self.journal.is_in_doubt:
             return
         self._remove(names)

@@ -14,6 +14,7 @@ the kept history, up to exactly the committed snapshot, and goes on from there.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from types import MappingProxyType
 
@@ -49,7 +50,8 @@ from millstream.engine.retention import Retention
 from millstream.engine.shared_plan import SharedPlan
 from millstream.engine.sources import Sources
 from millstream.engine.tasks import Tasks
-from millstream.errors import EvaluationError
+from millstream.engine.works import Works
+from millstream.errors import EvaluationError, StateError
 from millstream.kernel.batch import empty_batch
 from millstream.kernel.distribution import HASH
 from millstream.kernel.first_counted import found_from
@@ -70,7 +72,7 @@ class Engine:
     def __init__(self, runner: Runner, journal: Journal | None = None, snapshot: Snapshot | None = None) -> None:
         self.runner = runner
         journal = journal or NoJournal(Layout(runner.planner.shards, HASH))
-        self.life, self.limits, self.pasts = Life(), Limits(), Pasts()
+        self.life, self.limits, self.pasts, self.works = Life(), Limits(), Pasts(), Works()
         self.notifier = Notifier(self.life)
         self.commits = Commits(journal, runner.store, self.life, self.notifier, snapshot or Snapshot())
         self.sources = Sources(self.commits)
@@ -143,10 +145,16 @@ class Engine:
         """Nothing is committed any more."""
         self.backfills.close()
         self.background.close()
+        if self.journal.directory is not None and not (self.life.is_over or self.life.is_elsewhere):
+            with suppress(StateError):  # another owner has it, or the disk is full: nothing is lost
+                self._merges.settle_history()
+        if self.evaluation.workers is not None:
+            self.evaluation.workers.close()
         with self.lock:
             self.life.is_closing = self.life.is_over = True
         self.notifier.notify()
         self.runner.close()
+        self.store.close()
 
     def upgrade(self) -> None:
         """Have what an earlier format laid out otherwise in its place."""

@@ -199,7 +199,7 @@ class Lazy:
 
     def _answer(self, snapshot: Snapshot, span: Span) -> Answer:
         since, until = span(self.reader.final(self.inputs, snapshot))
-        most = self.reader.limits.value_bytes
+        most = self.reader.limits.steps
         if self.plan.upper is not None and since == until >= 0:
             rows = self._aggregated(snapshot, until)
             made = computed(*self._upper, {TREE: rows}, {TREE: until}, until, self.schema, most)

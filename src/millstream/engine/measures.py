@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import exp, expm1
 
+from millstream.engine.epochs.exchange import Exchanged
 from millstream.engine.epochs.task import EpochOutcome
 
 LATELY = 10.0  # seconds
@@ -18,7 +19,8 @@ _LEAST = 1.0  # seconds that rates are taken over where less has passed
 
 @dataclass(slots=True)
 class Measure:
-    """Of a step, or of a source, which has neither rows in nor seconds; `expired` are rows that left its state."""
+    """Of a step, or of a source, which has neither rows in nor seconds; `expired` are rows that left its state,
+    `exchanged` those that other shards sent it."""
 
     since: float = 0.0
     at: float = 0.0  # when it was last counted
@@ -26,6 +28,7 @@ class Measure:
     rows_out: int = 0
     seconds: float = 0.0
     expired: int = 0
+    exchanged: Exchanged = field(default_factory=Exchanged)
     late_rows: float = 0.0  # as of `at`, like those below
     late_seconds: float = 0.0
     late_epochs: float = 0.0
@@ -88,6 +91,8 @@ class Measures:
         for step, spent in outcome.seconds.items():
             came = sum([rows[edge] if edge in rows else arrived.get(edge, 0) for edge in inputs(step)])
             self._of(step, now).count(now, came, rows.get(step, 0), spent, expired.get(step, 0))
+        for step, exchanged in outcome.exchanged.items():
+            self._of(step, now).exchanged.add(exchanged)
 
     def _of(self, name: str, now: float) -> Measure:
         found = self._known.get(name)

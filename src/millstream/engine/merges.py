@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from itertools import groupby
 
 from millstream.engine.commits import Commits
-from millstream.engine.epochs.merging import FAN, MatchEdges, Merge, history_merges, most_to_merge, result_merges
+from millstream.engine.epochs.merging import (
+    FAN,
+    HistoryMerge,
+    MatchEdges,
+    Merge,
+    history_merges,
+    most_to_merge,
+    perform,
+    result_merges,
+    with_merged,
+)
+from millstream.engine.epochs.periods import by_period
 from millstream.engine.retention import Retention
 from millstream.engine.shared_plan import SharedPlan
 from millstream.engine.sources import Sources
@@ -40,6 +52,34 @@ class Merges:
             *history_merges(snapshot.history, schemas, periods, most_to_merge(store.pool)),
             *self._of_results(snapshot, store),
         )
+
+    def settle_history(self) -> None:
+        """Have small batches of history in files that others can read, and not among segments any more: at the end,
+        since before it is done whenever eight of them have come."""
+        commits = self._commits
+        with commits.lock, commits.writing() as written:
+            commits.journal.check_current()
+            snapshot = commits.snapshot
+            with commits.store.file(f"e{snapshot.epoch}") as writer:
+                merges = [*self._of_appended(snapshot)]
+                made = [perform(merge, commits.store, writer, snapshot.epoch) for merge in merges]
+            for merge in made:
+                if isinstance(merge, HistoryMerge):
+                    written.add(file.name for file in merge.made)
+                    files = with_merged(snapshot.history[merge.source], merge.files, merge.made)
+                    snapshot = snapshot.with_history_of({merge.source: files})
+            if snapshot is not commits.snapshot:
+                commits.commit(snapshot)
+
+    def _of_appended(self, snapshot: Snapshot) -> Iterator[HistoryMerge]:
+        """Neighbours that lie among segments, and are of one period."""
+        for source, files in snapshot.history.items():
+            if source in self._sources:
+                length = self._sources.period(source)
+                for together in by_period(files, length):
+                    for is_appended, found in groupby(together, key=lambda file: "@" in file.name):
+                        if is_appended:
+                            yield HistoryMerge(source, self._sources.schema(source), length, tuple(found))
 
     def _of_results(self, snapshot: Snapshot, store: Store) -> list[Merge]:
         """Of the edges that have shown something since they were last looked at, or whose merges were put off; matches

@@ -163,7 +163,7 @@ class Reader:
             return extent.has_alive(since) or extent.has_changes(since, until)
 
         frames = self.segments(group.edge, snapshot, wanted, since)
-        return combined(group, queries, frames, since, until, self.limits.value_bytes)
+        return combined(group, queries, frames, since, until, self.limits.steps)
 
     def height(self, edge: str) -> int:
         """How many rows an edge has shown, without reading them."""

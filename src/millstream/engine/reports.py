@@ -5,11 +5,13 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Protocol
+
+import polars as pl
 
 from millstream.engine.commits import Commits
-from millstream.engine.epochs.exchange import Skew
+from millstream.engine.epochs.exchange import Exchanged, Skew
 from millstream.engine.epochs.parts import Part
 from millstream.engine.epochs.task import EpochOutcome, EpochTask
 from millstream.engine.measures import Measure, Measures
@@ -28,7 +30,8 @@ _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 @dataclass(frozen=True)
 class OperatorReport:
     """One operator since the database was opened: rows taken and given, seconds spent on all shards, rows that left its
-    state, bytes of state held now and of memory taken in the last epoch, and how many queries share it."""
+    state, bytes of state held now and of memory taken in the last epoch, how many queries share it, and what came from
+    other shards."""
 
     name: str
     inputs: tuple[str, ...]
@@ -40,6 +43,7 @@ class OperatorReport:
     memory: int
     queries: int
     counts: Mapping[str, int] = field(default_factory=dict)  # what else an operator counts, by name
+    exchanged: Exchanged = field(default_factory=Exchanged)
 
     @property
     def share(self) -> float:
@@ -113,10 +117,14 @@ class Reports:
         self._commits, self._plan = commits, plan
         self.measures = Measures()
         self._memory = MemoryReport()
+        self.epochs: Counter[str] = Counter()  # by who ran them
+        self.tasks = 0  # of Spark, for epochs
         self.skew: dict[str, Skew] = {}  # per edge: the last epoch that was skewed
 
     def count(self, outcome: EpochOutcome, parts: Mapping[str, Sequence[Part]]) -> None:
         """An epoch was committed that these parts of sources came with."""
+        self.epochs[outcome.ran_as] += 1
+        self.tasks += outcome.tasks
         self._memory.count(outcome.memory, outcome.pools)
         self.skew.update({skew.edge: skew for skew in outcome.skew})
         if outcome.seconds or parts:
@@ -130,6 +138,11 @@ class Reports:
             states, shown = self._commits.snapshot.states, self._plan.shown
             done = self.measures, self._memory.operators, states
             return report(self._plan.pipeline, edges, *done, shown, self._commits.store)
+
+    def shown_epochs(self) -> str:
+        """Who ran the epochs: for people."""
+        jobs = ", ".join(f"{times:,} {name}" for name, times in sorted(self.epochs.items()))
+        return f"epochs: {jobs}; {self.tasks:,} tasks" if self.tasks else f"epochs: {jobs}" if jobs else ""
 
     def memory_of(self, step: str) -> int:
         """The bytes that a step took from the pools when it last ran."""
@@ -146,6 +159,14 @@ class Reports:
             return self._memory.shown(self._commits.store.pool.use, steps)
 
 
+class FrameStore(Protocol):
+    """Where a run has put what it made."""
+
+    def read(self, name: str) -> pl.DataFrame: ...
+
+    def size(self, name: str) -> int: ...
+
+
 def report(
     pipeline: Pipeline,
     edges: Sequence[str],
@@ -153,7 +174,7 @@ def report(
     memory: Mapping[str, int],
     states: Mapping[str, Mapping[str, Names]],
     shown: Mapping[str, int],
-    store: Store,
+    store: FrameStore,
 ) -> list[OperatorReport]:
     """The operators that edges are made by, sources first."""
     below, sharers, found = pipeline.edges_below(*edges), Sharers(pipeline.steps, shown), []
@@ -161,7 +182,8 @@ def report(
         held, counts = bytes_of(states.get(step.name, {}), store), counts_of(states.get(step.name, {}), store)
         done, used = measures.get(step.name) or Measure(), memory.get(step.name, 0)
         counted = done.rows_in, done.rows_out, done.seconds, done.expired
-        found.append(OperatorReport(step.name, step.read, *counted, held, used, sharers.count([step.name]), counts))
+        shared = sharers.count([step.name]), counts, replace(done.exchanged)
+        found.append(OperatorReport(step.name, step.read, *counted, held, used, *shared))
     return found
 
 
@@ -174,7 +196,7 @@ def count(measures: Measures, pipeline: Pipeline, outcome: EpochOutcome, parts: 
     measures.count(lambda name: steps[name].read if name in steps else (), arrived, outcome)
 
 
-def counts_of(synopses: Mapping[str, Names], store: Store) -> dict[str, int]:
+def counts_of(synopses: Mapping[str, Names], store: FrameStore) -> dict[str, int]:
     """What a step that holds rows back has counted, on all shards."""
     total: Counter[str] = Counter()
     for synopsis, names in synopses.items():
@@ -184,7 +206,7 @@ def counts_of(synopses: Mapping[str, Names], store: Store) -> dict[str, int]:
     return dict(total)
 
 
-def bytes_of(synopses: Mapping[str, Names], store: Store) -> int:
+def bytes_of(synopses: Mapping[str, Names], store: FrameStore) -> int:
     """What a step holds."""
     return sum(store.size(name) for names in synopses.values() for name in names)
 
@@ -222,7 +244,14 @@ def as_text(reports: Sequence[OperatorReport]) -> str:
     widths = [max(len(line[column]) for line in (header, *lines)) for column in range(len(header))]
     table = ["  ".join(map(_padded, line, widths, range(len(line)))) for line in (header, *lines)]
     counted = [f"{r.name}: {', '.join(f'{name} {n:,}' for name, n in r.counts.items())}" for r in reports if r.counts]
-    return "\n".join([*table, *_own_share(reports), *counted])
+    sent = [f"{r.name}: {_exchanged(r.exchanged)}" for r in reports if r.exchanged.rows]
+    return "\n".join([*table, *_own_share(reports), *counted, *sent])
+
+
+def _exchanged(found: Exchanged) -> str:
+    """What a step was sent, for people."""
+    together = f" as {found.sent:,}" if found.sent < found.rows else ""
+    return f"{found.rows:,} rows came from other shards{together}, {found.bytes / found.rows:.3g} bytes each"
 
 
 def _own_share(reports: Sequence[OperatorReport]) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,7 +19,7 @@ from millstream.plan.cost import SourceStatistics
 from millstream.plan.grouping import QUERY_ROWS
 from millstream.plan.lowering.lower import CLOCK
 from millstream.state.snapshot import Catalog, HistoryFile, Snapshot
-from millstream.types import Schema
+from millstream.types import AlteredField, Schema
 
 STATISTICS_ROWS = 50_000  # the newest of a source, by which queries are planned
 _STATISTICS_FILES = 16  # at most, in which these are
@@ -43,6 +43,7 @@ class Sources:
         self._commits, self._store = commits, commits.store
         self._rows: dict[str, SourceRow] = {CLOCK: SourceRow((), False, False)}
         self._distinct: dict[str, tuple[float, ...]] = {}  # by history file
+        self._lengthened = False  # whether some RETAIN is longer than it was
 
     def __contains__(self, edge: str) -> bool:
         return edge in self._rows
@@ -53,6 +54,17 @@ class Sources:
     def add(self, name: str, row: SourceRow) -> None:
         with self._commits.lock:
             self._rows[name] = row
+
+    def lengthen(self) -> None:
+        """Some RETAIN is longer than it was when history was cut."""
+        self._lengthened = True
+
+    def rename(self, names: Mapping[str, str], catalog: Catalog) -> None:
+        """Call sources otherwise, with their history; no query reads them."""
+        with self._commits.lock:
+            self._commits.commit(self._commits.snapshot.renamed(names).with_catalog(catalog))
+            for name in names:
+                self._rows.pop(name, None)
 
     def add_query_rows(self, name: str, schema: Schema) -> None:
         """The query table of a group as a source: it says something when queries come, and never holds time back."""
@@ -115,7 +127,10 @@ class Sources:
     def first_answerable(self, sources: Collection[str], snapshot: Snapshot | None = None) -> int:
         """The first instant that RETAIN lets one ask for of what is made from sources."""
         retains = [retain for source in sources if (retain := self.retain_of(source)) is not None]
-        return max(0, self.final(sources, snapshot or self._commits.snapshot) - min(retains)) if retains else 0
+        snapshot = snapshot or self._commits.snapshot
+        # RETAIN may have become longer since something was cut.
+        cut = max((snapshot.progress(source).cut for source in sources), default=0) if self._lengthened else 0
+        return max(0, self.final(sources, snapshot) - min(retains), cut) if retains else cut
 
     def instant_of(self, source: str, first: int, number: int) -> int:
         """The instant of the n-th element of a source from an instant on, in the order of time; INF where it is not
@@ -178,8 +193,9 @@ class Sources:
         files = snapshot.history.get(source, ())
         if needs is None:
             return [*files]
-        names = [field.name for field in self._rows[source].schema]
-        read = {names[within.column] for need in needs for within in need}
+        # What was added or renamed later may not be in a file: then there are no bounds of it.
+        names = ["" if isinstance(field, AlteredField) else field.name for field in self._rows[source].schema]
+        read = {names[within.column] for need in needs for within in need} - {""}
         # Of users' own files we do not know what their footers leave out.
         return [
             file

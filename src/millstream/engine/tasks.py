@@ -46,8 +46,9 @@ class Tasks:
             {source: sources.empty(source) for source in pipeline.sources},
             late={source: sources.schema(source) for source in late if source in sources},
             periods={source: sources.period(source) for source in laid_out if source in sources},
-            largest_value=self._limits.value_bytes,
+            limits=self._limits.steps,
             routing=self._limits.routing,
+            run_by=self._limits.small_epochs,
         )
 
     def of_epoch(self, plan: SharedPlan, arrived: Mapping[str, tuple[Part, ...]], moved: Snapshot) -> EpochTask:

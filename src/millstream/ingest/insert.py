@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import polars as pl
@@ -16,27 +16,16 @@ from millstream.engine.epochs.lateness import admit
 from millstream.engine.epochs.parts import FILES, LATE, MALFORMED, late_key, late_rows
 from millstream.errors import BindError, InputError, Place
 from millstream.ingest.landed import FILE_COLUMNS, MALFORMED_COLUMNS, LandedBatch, table_parts, with_drift
-from millstream.ingest.typed_rows import typed_table
-from millstream.kernel.batch import WEIGHT, Batch, value_column
-from millstream.kernel.scalar.value_size import first_too_long, limited_values
+from millstream.ingest.table_rows import InsertResult, TableRows, check_files_key
+from millstream.ingest.typed_rows import repeated, typed_pieces
+from millstream.kernel.step_limits import limited
 from millstream.language import statements as st
 from millstream.language.instants import constant, instant
 from millstream.language.syntax import place_of
-from millstream.language.values import assignments, condition_on, insert_rows, plain_rows, positions_of
+from millstream.language.values import insert_rows, plain_rows, positions_of
 from millstream.plan.definitions import StreamDefinition, TableDefinition, TimeDomain
 from millstream.state.snapshot import Catalog, SourceProgress
 from millstream.types import Field, Schema
-
-
-@dataclass(frozen=True)
-class InsertResult:
-    """How many rows an insert took, and how many of those offered were late."""
-
-    accepted: int
-    late: int = 0
-
-    def __str__(self) -> str:
-        return f"{self.accepted} accepted" + (f", {self.late} late" if self.late else "")
 
 
 class Inputs:
@@ -45,12 +34,20 @@ class Inputs:
     def __init__(self, engine: Engine, catalog: CatalogOfObjects, now: Callable[[], float]) -> None:
         self.engine = engine
         self.catalog = catalog
+        self.tables = TableRows(engine, catalog)
         self._now = now
 
-    def insert(self, target: StreamDefinition | TableDefinition, rows: Any) -> InsertResult:
-        """Rows of a stream, or changes of a table that is fed by them."""
+    def insert(
+        self,
+        target: StreamDefinition | TableDefinition,
+        pieces: Iterable[Any],
+        check: Callable[[int, int], None] = lambda rows, size: None,
+    ) -> InsertResult:
+        """Rows of a stream, or changes of a table that is fed by them, piece by piece; `check` is told how much it is
+        so far."""
         stream = target if isinstance(target, StreamDefinition) else target.feed
-        table = self._typed(rows, stream.input_columns, f"{kind_of(target)} {stream.name}")
+        owner, most = f"{kind_of(target)} {stream.name}", self.engine.limits.value_bytes
+        table = typed_pieces(pieces, stream.input_columns, owner, most, check, target.rules)
         if isinstance(target, TableDefinition):
             table = tables.with_operations(table, target)
         key = stream.name.lower()
@@ -66,9 +63,6 @@ class Inputs:
             self.engine.epoch(arrived, progresses, clock)
         return InsertResult(arrival.accepted.height, arrival.late.height)
 
-    def _typed(self, rows: Any, columns: Schema, owner: str) -> pa.Table:
-        return typed_table(rows, columns, owner, self.engine.limits.value_bytes)
-
     def read_table(self, table: TableDefinition, landed: LandedBatch, catalog: Catalog) -> None:
         """A table's rows from its files, there from tick 0 on; declared by the same commit."""
         key, rejected = table.name.lower(), f"{table.name.lower()}.{MALFORMED}"
@@ -82,6 +76,7 @@ class Inputs:
         progress = with_files(progress, landed)
         with self.engine.lock:
             try:
+                check_files_key(self.engine.store, table, landed)
                 self.engine.epoch(arrived, {key: progress}, self.engine.snapshot.clock, catalog)
             finally:
                 self.engine.runner.store.sweep(landed.segments(), ())
@@ -153,12 +148,12 @@ class Inputs:
     def run_insert(self, statement: st.Insert) -> InsertResult:
         definition = self.catalog.source(statement.target.text, statement.target.place)
         self._check_at(definition, statement)
-        with limited_values(self.engine.limits.value_bytes):
-            rows = insert_rows(statement, _columns_given(definition))
+        with limited(self.engine.limits.steps):
+            rows = insert_rows(statement, _columns_given(definition), definition.rules)
         return self._insert_values(definition, statement, rows)
 
     def insert_table(self, statement: st.InsertQuery, rows: pa.Table) -> InsertResult:
-        """The rows of a query, by position; columns that are not named are NULL."""
+        """The rows of a query, by position; columns that are not named have their defaults, or NULL."""
         definition = self.catalog.source(statement.target.text, statement.target.place)
         self._check_at(definition, statement)
         given = _columns_given(definition)
@@ -170,12 +165,22 @@ class Inputs:
                 place=statement.place,
             )
         by_name = {field.name: rows.column(place) for place, field in enumerate(names)}
-        missing = pa.nulls(rows.num_rows)
-        whole = pa.table({field.name: by_name.get(field.name, missing) for field in given})
+        left_out = [field for field in given if field.name not in by_name]
+        by_name |= {field.name: repeated(definition.rules, field, rows.num_rows) for field in left_out}
+        whole = pa.table({field.name: by_name[field.name] for field in given})
         return self._insert_values(definition, statement, whole)
 
     def _check_at(self, definition: StreamDefinition | TableDefinition, statement: st.Insert | st.InsertQuery) -> None:
-        if statement.at is not None and not _changes_by_statements(definition):
+        if _changes_by_statements(definition):
+            return
+        if statement.conflict is not None:
+            raise BindError(
+                "ON CONFLICT belongs to tables that statements change",
+                hint=f"the rows of {definition.name} are taken as they come"
+                + ("" if isinstance(definition, StreamDefinition) else f"; {definition.operation} may say 'update'"),
+                place=statement.conflict.place,
+            )
+        if statement.at is not None:
             raise BindError(
                 "AT belongs to tables that statements change",
                 hint=f"the rows of {definition.name} carry their timestamps",
@@ -190,8 +195,8 @@ class Inputs:
             return False
         whole = replace(run[0], literals=tuple(row for statement in run for row in statement.literals or ()))
         try:
-            with limited_values(self.engine.limits.value_bytes):
-                rows = plain_rows(whole, _columns_given(definition))
+            with limited(self.engine.limits.steps):
+                rows = plain_rows(whole, _columns_given(definition), definition.rules)
             if rows is not None:
                 self._insert_values(definition, whole, rows)
         except InputError:
@@ -203,81 +208,11 @@ class Inputs:
     ) -> InsertResult:
         try:
             if isinstance(definition, TableDefinition) and _changes_by_statements(definition):
-                return self._insert_into_table(definition, statement, rows)
-            return self.insert(definition, rows)
+                return self.tables.insert(definition, statement, rows)
+            return self.insert(definition, [rows])
         except InputError as error:
             error.place = error.place or statement.place
             raise
-
-    def _insert_into_table(
-        self, table: TableDefinition, statement: st.Insert | st.InsertQuery, values: Any
-    ) -> InsertResult:
-        rows = self._typed(values, table.columns, f"table {table.name}")
-        with self.engine.lock:
-            at = self._change_instant(table, statement)
-            self._commit_change(table, tables.inserted(rows, at), at)
-        return InsertResult(rows.num_rows)
-
-    def run_change(self, statement: st.Delete | st.Update) -> str:
-        definition = self.catalog.source(statement.target.text, statement.target.place)
-        if isinstance(definition, StreamDefinition):
-            raise InputError(
-                f"{definition.name} is a stream: what has arrived stays",
-                hint="only tables change",
-                place=statement.place,
-            )
-        if definition.log is not None:
-            raise InputError(
-                f"{definition.name} is changed by the rows put into it",
-                hint=f"insert a row whose {definition.operation} is '-' or 'update'",
-                place=statement.place,
-            )
-        if definition.nature in ("APPEND ONLY", "STATIC"):
-            raise InputError(f"table {definition.name} is {definition.nature}", place=statement.place)
-        condition = condition_on(statement.where, definition.columns, definition.name, statement.place.text)
-        with self.engine.lock, limited_values(self.engine.limits.value_bytes):
-            at = self._change_instant(definition, statement)
-            bag = tables.bag_at(self.engine.sources.history(definition.name.lower()), len(definition.columns), at)
-            if isinstance(statement, st.Update):
-                rows = tables.updated(bag, condition, assignments(statement, definition.columns), at)
-                _check_lengths(rows, definition, statement.place)
-            else:
-                rows = tables.deleted(bag, condition, at)
-            self._commit_change(definition, rows, at)
-        verb = "updated" if isinstance(statement, st.Update) else "deleted"
-        count = -int(rows.filter(pl.col(WEIGHT) < 0)[WEIGHT].sum())
-        return f"{count} rows {verb} at {at}"
-
-    def _change_instant(
-        self, table: TableDefinition, statement: st.Insert | st.InsertQuery | st.Delete | st.Update
-    ) -> int:
-        snapshot = self.engine.snapshot
-        earliest = max(snapshot.clock + 1, snapshot.progress(table.name.lower()).last_change, 0)
-        if table.nature == "STATIC" and (earliest > 0 or statement.at is not None):
-            raise InputError(
-                f"table {table.name} is STATIC: all its rows are there from tick 0 on",
-                detail=f"the clock is at {snapshot.clock}" if earliest > 0 else None,
-                hint="insert them before time passes and without AT, or read them by USING",
-                place=statement.place,
-            )
-        if statement.at is None:
-            return earliest
-        domain = self.catalog.common_domain()
-        text = statement.place.text
-        at = instant(constant(statement.at, text).value, domain, place_of(statement.at, text))
-        if at < earliest:
-            raise InputError(
-                f"table {table.name} cannot change at {at}",
-                detail="a change lies after the clock and not before the table's last change",
-                hint=f"the earliest instant is {earliest}",
-                place=statement.place,
-            )
-        return at
-
-    def _commit_change(self, table: TableDefinition, rows: Batch, at: int) -> None:
-        key = table.name.lower()
-        progress = replace(self.engine.snapshot.progress(key), last_change=at)
-        self.engine.epoch({key: self.engine.sources.part(key, rows)}, {key: progress}, self.engine.snapshot.clock)
 
 
 def _changes_by_statements(definition: StreamDefinition | TableDefinition) -> bool:
@@ -289,13 +224,6 @@ def _columns_given(definition: StreamDefinition | TableDefinition) -> Schema:
     if isinstance(definition, TableDefinition):
         return definition.columns if definition.log is None else definition.feed.input_columns
     return definition.input_columns
-
-
-def _check_lengths(rows: Batch, table: TableDefinition, place: Place) -> None:
-    """Of what an UPDATE writes. What it takes away was there."""
-    for index, field in enumerate(table.columns):
-        if (long := first_too_long(rows[value_column(index)], field.type)) is not None:
-            raise InputError(f'table {table.name}: column "{field.name}": {long[1]}', place=place)
 
 
 def with_files(progress: SourceProgress, landed: LandedBatch) -> SourceProgress:

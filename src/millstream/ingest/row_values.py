@@ -35,6 +35,7 @@ from millstream.types import (
 MISFITS = (pa.ArrowException, OverflowError, TypeError, ValueError, ArithmeticError)
 _SHOWN = 120  # characters of a value in a message
 _LEAST = -(1 << 63)
+_LISTS = list, tuple, np.ndarray, pl.Series, pa.Array
 _INFERRED = {int: BIGINT, float: DOUBLE, str: STRING, bool: BOOLEAN}
 _ALIKE = _INFERRED.keys()  # what Polars takes as Arrow does
 _EXACT: dict[DataType, set[type]] = {
@@ -50,6 +51,8 @@ _EXACT: dict[DataType, set[type]] = {
 
 def column_of(values: Sequence[Any], kind: DataType) -> pa.Array:
     """Values of Python as a column; raises one of MISFITS where one does not fit."""
+    if kind.element is not None:
+        return _lists_of(values, kind.element)
     found = set(map(type, values)) - {type(None)}
     if found <= _taken_as_they_are(kind):
         made = _by_polars(values, kind) if len(found) == 1 and found <= _ALIKE else None
@@ -60,6 +63,16 @@ def column_of(values: Sequence[Any], kind: DataType) -> pa.Array:
     if kind.is_decimal:
         check_decimals(plain)
     return pa.array(plain, type=to_arrow(kind))
+
+
+def _lists_of(values: Sequence[Any], element: DataType) -> pa.Array:
+    """Lists, tuples and columns of other libraries; their elements are taken as values of a column are."""
+    if not all(value is None or isinstance(value, _LISTS) for value in values):
+        raise ValueError
+    own = column_of([part for value in values if value is not None for part in value], element)
+    sizes = np.array([0, *(0 if value is None else len(value) for value in values)], np.int64)
+    missing = pa.array([value is None for value in values], pa.bool_())
+    return pa.ListArray.from_arrays(pa.array(np.cumsum(sizes).astype(np.int32)), own, mask=missing)
 
 
 def instants_of(texts: pl.Series, kind: DataType) -> pa.Array:

@@ -63,7 +63,7 @@ class Checking:
 
     def _cost(self, bound: BoundQuery) -> dict[str, Any]:
         """By the model that plans are chosen by: for one tick, and alone."""
-        known = self._engine.sources.statistics({source.name for source in sources(bound.plan)})
+        known = self._engine.sources.statistics({source.feed for source in sources(bound.plan)})
         expected = estimate(bound.plan, known, {})
         return {
             "nanoseconds_per_tick": round(cost(bound.plan, known), 1),

@@ -20,6 +20,12 @@ from millstream.types import Schema, arrow_schema, to_arrow
 _COUNTED = ("arrived", "late", "malformed", "shed")
 
 
+def _rule(definition: StreamDefinition | TableDefinition) -> str | None:
+    """How its heartbeat rises, as it is written."""
+    rule, domain = definition.heartbeat, definition.domain
+    return None if rule is None or domain is None else rule.shown(domain)
+
+
 class StreamReports:
     """Of streams, and of tables."""
 
@@ -56,7 +62,7 @@ class StreamReports:
             "rate": 0.0 if measure is None else round(measure.rate(now), 3),
             "heartbeat": shown_instant(heartbeat, domain) if heartbeat >= 0 else None,
             "heartbeat_tick": heartbeat,
-            "heartbeat_rule": None if definition.heartbeat is None else str(definition.heartbeat),
+            "heartbeat_rule": _rule(definition),
             "lag_ms": lag,
             **{name: getattr(progress, name) for name in _COUNTED},
             "rows": sum(file.rows for file in files),

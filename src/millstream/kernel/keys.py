@@ -14,6 +14,7 @@ import polars as pl
 
 from millstream.kernel.columns import are_equal, is_plain, is_small, taken
 from millstream.kernel.hashing import mix_bits
+from millstream.kernel.lists import elements, lengths
 
 KEY = "_key"  # what a segment is sorted by
 
@@ -32,9 +33,27 @@ def key_codes(frame: pl.DataFrame, columns: Sequence[str]) -> Codes:
     codes = np.zeros(frame.height, np.uint64)
     for column in columns:
         series = frame[column]
+        if isinstance(series.dtype, pl.List):
+            codes = _mix_lists(codes, series)
+            continue
         mix = _mix_bytes if series.dtype in (pl.String, pl.Binary) else _mix_words
         codes = mix(codes, series)
     return codes
+
+
+def _mix_lists(codes: Codes, series: pl.Series) -> Codes:
+    """The elements' own codes, each mixed with its place, summed up; and how many there are."""
+    sizes = lengths(series)
+    codes = mix_bits(codes ^ sizes.view(np.uint64))
+    if series.null_count():
+        codes = np.where(series.is_null().to_numpy(), mix_bits(codes ^ _NULL_WORD), codes)
+    ends = np.cumsum(sizes)
+    if not sizes.size or not ends[-1]:
+        return codes
+    own = key_codes(elements(series).to_frame("element"), ["element"])
+    place = np.arange(own.size) - np.repeat(ends - sizes, sizes)
+    running = np.concatenate((np.zeros(1, np.uint64), np.cumsum(mix_bits(own + mix_bits(place.view(np.uint64))))))
+    return np.where(sizes > 0, mix_bits(codes ^ (running[ends] - running[ends - sizes])), codes)
 
 
 def _mix_words(codes: Codes, series: pl.Series) -> Codes:
@@ -61,7 +80,7 @@ def _word(series: pl.Series) -> Codes:
 
 def has_word(dtype: pl.DataType) -> bool:
     """Whether values are taken as 64 bits as they are."""
-    return not isinstance(dtype, pl.String | pl.Binary | pl.Decimal)
+    return not isinstance(dtype, pl.String | pl.Binary | pl.Decimal | pl.List)
 
 
 def word_of(series: pl.Series) -> Codes:
@@ -84,7 +103,9 @@ def physical(series: pl.Series) -> Ticks:
 
 def _float_bits(series: pl.Series) -> Codes:
     """The bits of a DOUBLE, one pattern for zero and one for NaN."""
-    reals = series.cast(pl.Float64).fill_null(0.0).to_numpy() + 0.0
+    if series.null_count():
+        series = series.fill_null(0.0)
+    reals = (series if series.dtype == pl.Float64 else series.cast(pl.Float64)).to_numpy() + 0.0
     return np.where(np.isnan(reals), np.nan, reals).view(np.uint64)
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import polars as pl
 
@@ -73,6 +74,24 @@ class KeptInput:
     others: tuple[str, ...] = ()
 
 
+class Combiner(Protocol):
+    """Puts rows of an operator's only input together before they are sent to it: what it makes of the whole is the
+    same."""
+
+    @property
+    def layout(self) -> Batch | None:
+        """The columns of totals that may stand for rows, a further input of the operator; None where nothing does."""
+        ...
+
+    def sums(self, batch: Batch) -> Batch | None:
+        """Totals that stand for all rows, where that is worth it."""
+        ...
+
+    def consolidated(self, batch: Batch) -> Batch:
+        """Fewer rows with the same columns that mean the same, where that is worth it."""
+        ...
+
+
 class Operator(ABC):
     """One operator of the shared plan; `schema` describes its output."""
 
@@ -86,6 +105,11 @@ class Operator(ABC):
         unless all its rows are on one shard: there it is, since COUNT(*) has something to say about nothing.
         """
         return ONE_SHARD
+
+    @property
+    def combiner(self) -> Combiner | None:
+        """What puts rows together that are on their way to it."""
+        return None
 
     @abstractmethod
     def step(self, inputs: Sequence[Batch], state: State, progress: Progress) -> tuple[Batch, State]:

@@ -1,8 +1,8 @@
 """A step, and what becomes of it when it raises.
 
 What an operator raises on its data is the failure of those who read it, whatever it is: a query must not stop the
-others. What says nothing about the data (files, memory, state that cannot be read, interrupts) fails the epoch, which
-is tried again; no query is marked by it.
+others. What says nothing about the data (files, memory, state that cannot be read, interrupts, nobody who wants it)
+fails the epoch, which is tried again; no query is marked by it.
 """
 
 from __future__ import annotations
@@ -11,17 +11,19 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from millstream.errors import Error, EvaluationError, StateError
+from millstream.errors import CancelledError, Error, EvaluationError, StateError
 from millstream.kernel.batch import Batch
 from millstream.kernel.operator import Operator, Progress, State
+from millstream.kernel.step_limits import begin_step
 
-_SURROUNDINGS = (StateError, OSError, MemoryError)
+_SURROUNDINGS = (StateError, CancelledError, OSError, MemoryError)
 
 
 def stepped(
     operator: Operator, inputs: Sequence[Batch], state: State, progress: Progress, name: str = ""
 ) -> tuple[Batch, State]:
     """One step of an operator, which raises only EvaluationError of its own."""
+    begin_step()
     try:
         return operator.step(inputs, state, progress)
     except (EvaluationError, *_SURROUNDINGS):

@@ -27,7 +27,8 @@ from millstream.types import BIGINT, DOUBLE, STRING, DataType
 # What is written with the words of other aggregates.
 _OF_PAIRS = ("corr", "covar_pop", "covar_samp")
 _PERCENTILES = ("percentile_cont", "percentile_disc")
-_OTHERS = {*_OF_PAIRS, "approx_count_distinct", "percentile", "median"}
+_LISTS = ("listagg", "collect_list", "collect_set")
+_OTHERS = {*_OF_PAIRS, "approx_count_distinct", "percentile", "median", "collect_set"}
 AGGREGATES = {*FUNCTIONS, *ALIASES, *_OTHERS} - {"single_value"}  # which serves scalar subqueries only
 _AROUND = (exp.Filter, exp.WithinGroup, exp.IgnoreNulls, exp.RespectNulls)
 
@@ -66,6 +67,8 @@ def written(node: exp.Expr, name: str) -> WrittenCall:
             found.within = list(clause.expression.expressions)
         else:
             found.ignores_nulls = isinstance(clause, exp.IgnoreNulls)
+    if len(found.arguments) == 1 and isinstance(only := found.arguments[0], exp.Order):
+        found.arguments, found.order = [only.this], list(only.expressions)
     if len(found.arguments) == 1 and isinstance(found.arguments[0], exp.Distinct):
         found.arguments, found.distinct = list(found.arguments[0].expressions), True
     if found.arguments and isinstance(last := found.arguments[-1], exp.Order):
@@ -83,9 +86,10 @@ class AggregateBinder:
 
     def bound(self) -> Expression:
         text, function = self._text, canonical(self._name)
-        if function != "listagg" and text.order:
-            raise NotSupportedError(f"ORDER BY in {self._name}", hint="order goes with LISTAGG and STRING_AGG")
-        if text.within and function not in ("listagg", "mode", *_PERCENTILES):
+        if text.order and function not in _LISTS:
+            hint = "order goes with LISTAGG, STRING_AGG, COLLECT_LIST and ARRAY_AGG"
+            raise NotSupportedError(f"ORDER BY in {self._name}", hint=hint)
+        if text.within and function not in ("mode", *_LISTS, *_PERCENTILES):
             raise BindError(
                 f"WITHIN GROUP goes with PERCENTILE_CONT, PERCENTILE_DISC, MODE and LISTAGG, not {self._name}"
             )
@@ -111,6 +115,9 @@ class AggregateBinder:
             case "mode":
                 return self._mode()
             case "listagg":
+                return self._joined()
+            case "collect_list" | "collect_set":
+                text.distinct = text.distinct or function == "collect_set"
                 return self._listed()
         return self._call(self._name, self._filtered(self._arguments(1)[0]))
 
@@ -217,6 +224,17 @@ class AggregateBinder:
             (value,), fraction = self._arguments(1), Literal(DOUBLE, 0.5)
         else:
             value, fraction = self._arguments(2)
+        if isinstance(fraction, Call) and fraction.function == "array" and function == "percentile":
+            return self._percentiles(value, fraction.arguments)
+        return self._percentile_of(function, value, fraction, descending)
+
+    def _percentiles(self, value: Expression, fractions: Sequence[Expression]) -> Expression:
+        """percentile(x, array(0.25, 0.5)): a list, or NULL where there are no values."""
+        found = [self._percentile_of("percentile", value, fraction, False) for fraction in fractions]
+        listed = call("array", found) if found else Call(types.array(DOUBLE), "array", ())
+        return case([(call("isnotnull", [found[0]]), listed)], None) if found else listed
+
+    def _percentile_of(self, function: str, value: Expression, fraction: Expression, descending: bool) -> Expression:
         share = cast(fraction, DOUBLE) if fraction.type.is_numeric else fraction
         if not isinstance(share, Literal) or not isinstance(share.value, float) or not 0 <= share.value <= 1:
             raise TypeError(f"the percentage of {self._name} is a constant from 0 to 1, not {fraction}")
@@ -243,22 +261,42 @@ class AggregateBinder:
                 raise TypeError("the second argument of mode is TRUE: of several values the least is taken")
         return self._with("mode", value.type, self._filtered(value), [], descending)
 
-    def _listed(self) -> Expression:
-        text = self._text
+    def _joined(self) -> Expression:
         value, *more = self._arguments(1, 1)
         separator: Expression = more[0] if more else Literal(STRING, "")
         if not isinstance(separator, Literal) or not (isinstance(separator.value, str) or separator.value is None):
             raise TypeError(f"the separator of {self._name} must be a constant text, not {separator}")
         if not can_cast(value.type, STRING) or value.type == types.BINARY:
             raise TypeError(f"{self._name} takes a text, not {value.type}")
-        order = [
-            (self._bind(item.this), bool(item.args.get("desc")), bool(item.args.get("nulls_first")))
-            for item in (text.within or text.order)
-        ]
-        if text.distinct and any(by != value for by, _, _ in order):
-            raise BindError(f"{self._name}(DISTINCT x) is ordered by x, or not at all")
+        order = self._order(value)
         if not order and value.type != STRING:
             order = [(value, False, True)]  # by values, not by their texts
-        options: list[Option] = [separator.value or "", *(flag for _, *flags in order for flag in flags)]
-        others = [by for by, _, _ in order]
-        return self._with(self._name, STRING, self._filtered(cast(value, STRING)), others, *options)
+        return self._in_order(STRING, cast(value, STRING), order, separator.value or "")
+
+    def _listed(self) -> Expression:
+        """The values that are not NULL; over nothing there is a list without any."""
+        (value,) = self._arguments(1)
+        kind = types.array(value.type)
+        listed = self._in_order(kind, value, self._order(value), "", name="collect_list")
+        return call("coalesce", [listed, Call(kind, "array", ())])
+
+    def _order(self, value: Expression) -> list[tuple[Expression, bool, bool]]:
+        """The columns of ORDER BY in the call, each with whether it descends and whether NULL comes first."""
+        order = [
+            (self._bind(item.this), bool(item.args.get("desc")), bool(item.args.get("nulls_first")))
+            for item in (self._text.within or self._text.order)
+        ]
+        if self._text.distinct and any(by != value for by, _, _ in order):
+            raise BindError(f"{self._name}(DISTINCT x) is ordered by x, or not at all")
+        return order
+
+    def _in_order(
+        self,
+        kind: DataType,
+        value: Expression,
+        order: list[tuple[Expression, bool, bool]],
+        separator: str,
+        name: str | None = None,
+    ) -> Expression:
+        options: list[Option] = [separator, *(flag for _, *flags in order for flag in flags)]
+        return self._with(name or self._name, kind, self._filtered(value), [by for by, _, _ in order], *options)

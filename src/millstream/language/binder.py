@@ -50,6 +50,7 @@ from millstream.settings import Settings
 from millstream.types import Field, Schema
 
 DefinitionsByName = Mapping[str, Definition]
+OWN_COLUMNS = ("_ts", "_weight")  # of answers: a column of a system table that is called so gets another name there
 
 
 @dataclass(frozen=True)
@@ -115,9 +116,12 @@ class Binder:
         domain = self.domain
         if outermost and isinstance(bound.plan, lo.RelationToStream) and bound.plan.every > 1:
             domain = replace(domain or TimeDomain(None), every=bound.plan.every)  # without streams, ticks are numbers
+        names = [field.name for field in bound.schema]
+        if outermost:
+            names = unique(names, OWN_COLUMNS)
         return BoundQuery(
             bound.plan,
-            bound.schema,
+            tuple(field._replace(name=name) for field, name in zip(bound.schema, names, strict=True)),
             domain,
             tuple(self.defaults),
             query,

@@ -15,6 +15,7 @@ from millstream.kernel.ordering.sort_keys import SortKey
 from millstream.kernel.ordering.top import Places
 from millstream.kernel.ordering.window_functions import WindowFunction
 from millstream.kernel.scalar.expressions import Expression
+from millstream.language.generators import Generator
 from millstream.plan.definitions import TimeDomain
 from millstream.plan.nodes import AggregateCall, JoinKind, Node
 from millstream.types import Field, Schema
@@ -57,7 +58,22 @@ class JoinedSource:
         return width_of(self.left) + (0 if self.join in ("semi", "anti") else width_of(self.right))
 
 
-Source = Node | JoinedSource
+@dataclass(frozen=True)
+class UnnestedSource:
+    """FROM with rows of lists in it: `value` is a list over the row of what stands before it, and the condition of a
+    join is over all of it."""
+
+    left: Source
+    value: Expression
+    generator: Generator
+    condition: Expression
+
+    @property
+    def width(self) -> int:
+        return width_of(self.left) + 1 + bool(self.generator.position)
+
+
+Source = Node | JoinedSource | UnnestedSource
 
 
 def width_of(source: Source | LateralSource) -> int:
@@ -86,11 +102,13 @@ class Block:
     qualify: Expression | None = None
     order: list[OrderItem] = field(default_factory=list)
     places: Places | None = None
+    generated: tuple[Expression, Generator] | None = None  # rows of a list, which the select list makes
 
     @property
     def is_simple(self) -> bool:
         """Its rows are rows of its source: nothing is grouped, and all are taken."""
-        return not self.grouped and self.places is None and self.qualify is None and not self.has_windows
+        whole = not self.grouped and self.generated is None
+        return whole and self.places is None and self.qualify is None and not self.has_windows
 
     @property
     def has_windows(self) -> bool:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from millstream.bounds import MAX_MICROSECONDS, MAX_SPAN
-from millstream.errors import BindError, NameError, TypeError, did_you_mean
+from millstream.errors import BindError, CatalogError, NameError, TypeError, did_you_mean
 from millstream.language import statements as st
+from millstream.language.values import assigned_constant
 from millstream.names import shown_name, why_no_path, why_unusable
 from millstream.plan.definitions import (
+    ColumnRules,
     ExternalData,
     HeartbeatRule,
     StreamDefinition,
@@ -18,7 +21,18 @@ from millstream.plan.definitions import (
     timestamp_domain,
 )
 from millstream.plan.nodes import ChangeSource
-from millstream.types import BIGINT, INTEGERS, TIMESTAMP, TIMESTAMP_NTZ, Field, Schema
+from millstream.types import (
+    BIGINT,
+    INTEGERS,
+    TIMESTAMP,
+    TIMESTAMP_NTZ,
+    AlteredField,
+    Field,
+    Schema,
+    stored_name,
+)
+
+Altered = StreamDefinition | TableDefinition
 
 DEFAULT_RETENTION = 7 * 86_400_000_000  # microseconds; integer ticks without TICK are kept forever
 
@@ -40,18 +54,41 @@ def define_stream(statement: st.CreateStream) -> StreamDefinition:
     else:
         keeps_all = statement.retain_forever or not timestamp.type.is_temporal
         retain = None if keeps_all else DEFAULT_RETENTION // (domain.tick or 1)
+    rules = column_rules(statement.columns, statement.place.text)
     return StreamDefinition(
-        statement.name.text, columns, timestamp, domain, heartbeat, retain, _external(statement.source)
+        statement.name.text, columns, timestamp, domain, heartbeat, retain, _external(statement.source), rules
     )
 
 
-def define_table(statement: st.CreateTable) -> TableDefinition:
+def column_rules(definitions: Sequence[st.ColumnDefinition], text: str, key: Sequence[st.Name] = ()) -> ColumnRules:
+    """What columns are asked beside their types; those of a primary key are never NULL."""
+    required = {column.name.key for column in definitions if column.not_null} | {name.key for name in key}
+    defaults = []
+    for column in definitions:
+        if column.default is None:
+            continue
+        value = assigned_constant(column.default, Field(column.name.text, column.type), text)
+        if value is None and column.name.key in required:
+            raise BindError(f'column "{column.name}" is NOT NULL, and its DEFAULT is NULL', place=column.name.place)
+        defaults.append((column.name.key, value))
+    return ColumnRules(frozenset(required), tuple(defaults))
+
+
+def define_table(statement: st.CreateTable, *, enforces: bool = True) -> TableDefinition:
+    """Keys are kept to unless the statement says otherwise, or (not `enforces`) the table is older than that."""
     columns = _columns(statement.columns, f"table {statement.name}")
     check_source_name(statement.name)
     names = {field.name.lower(): index for index, field in enumerate(columns)}
     key = tuple(_position(name, names, columns, f"table {statement.name}") for name in statement.key)
+    if len(set(key)) < len(key):
+        raise NameError(f"table {statement.name} names a column of its key twice", place=statement.key[-1].place)
+    enforced = enforces and bool(key) and not statement.not_enforced
+    rules = column_rules(statement.columns, statement.place.text, statement.key if statement.is_primary else ())
     if statement.changes_by is None or statement.timestamp is None:
-        return TableDefinition(statement.name.text, columns, key, statement.nature, source=_external(statement.source))
+        source = _external(statement.source)
+        return TableDefinition(
+            statement.name.text, columns, key, statement.nature, source=source, rules=rules, enforced=enforced
+        )
     if statement.changes_by.key in names:
         raise NameError(
             f'the CHANGES BY column "{statement.changes_by}" is also a column of the table',
@@ -71,8 +108,74 @@ def define_table(statement: st.CreateTable) -> TableDefinition:
         domain,
         _heartbeat(statement.heartbeat, domain),
         _external(statement.source),
-        ChangeSource(statement.name.key, key),
+        ChangeSource(statement.name.key, key, enforced=enforced),
+        rules,
+        enforced,
     )
+
+
+def altered(definition: Altered, statement: st.Alteration) -> Altered:
+    """A stream or table as ALTER leaves it."""
+    match statement:
+        case st.AddColumn():
+            return _with_column(definition, statement.column, statement.place.text)
+        case st.Rename(column=st.Name() as column):
+            return _with_column_renamed(definition, column, statement.to)
+        case st.Rename():
+            check_source_name(statement.to)
+            named = replace(definition, name=statement.to.text)
+            if isinstance(named, TableDefinition) and named.log is not None:
+                named = replace(named, log=replace(named.log, feed=statement.to.key))
+            return named
+        case st.SetRetain():
+            if not isinstance(definition, StreamDefinition):
+                raise AssertionError("tables keep everything")
+            retain = None if statement.retain is None else ticks(statement.retain, definition.domain)
+            return replace(definition, retain=retain)
+
+
+def _with_column(definition: Altered, column: st.ColumnDefinition, text: str) -> Altered:
+    check_name(column.name, is_object=False)
+    _check_new(definition, column.name)
+    more = column_rules([column], text)
+    rules, default = definition.rules, more.default(column.name.key)
+    if column.not_null and default is None:
+        raise BindError(
+            f'column "{column.name}" is NOT NULL, and rows that are there have no value for it',
+            hint=f"give them one: {column.name} {column.type} NOT NULL DEFAULT ..",
+            place=column.name.place,
+        )
+    rules = ColumnRules(rules.required | more.required, (*rules.defaults, *more.defaults))
+    added = AlteredField.of(column.name.text, column.type, column.name.text, default)
+    return replace(definition, columns=(*definition.columns, added), rules=rules)
+
+
+def _with_column_renamed(definition: Altered, column: st.Name, to: st.Name) -> Altered:
+    names = {field.name.lower(): place for place, field in enumerate(definition.columns)}
+    place = _position(column, names, definition.columns, definition.name)
+    check_name(to, is_object=False)
+    if to.key != column.key:
+        _check_new(definition, to)
+    old = definition.columns[place]
+    default = old.default if isinstance(old, AlteredField) else None
+    field = AlteredField.of(to.text, old.type, stored_name(old), default)
+    columns = (*definition.columns[:place], field, *definition.columns[place + 1 :])
+    rules = ColumnRules(
+        frozenset(to.key if name == column.key else name for name in definition.rules.required),
+        tuple((to.key if name == column.key else name, value) for name, value in definition.rules.defaults),
+    )
+    if definition.timestamp is not None and definition.timestamp.position == place:
+        definition = replace(definition, timestamp=replace(definition.timestamp, name=to.text))
+    return replace(definition, columns=columns, rules=rules)
+
+
+def _check_new(definition: Altered, name: st.Name) -> None:
+    """Refuse the name of a column that is there, and of those that rows have beside the columns."""
+    taken = [field.name for field in definition.columns]
+    taken += [] if definition.timestamp is None else [definition.timestamp.name]
+    taken += [definition.operation] if isinstance(definition, TableDefinition) and definition.operation else []
+    if name.key in {each.lower() for each in taken}:
+        raise CatalogError(f'{definition.name} has a column "{name}" already', place=name.place)
 
 
 def ticks(span: st.Duration, domain: TimeDomain) -> int:

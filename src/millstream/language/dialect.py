@@ -52,6 +52,7 @@ class QueryParser(SparkParser):
         name: parse for name, parse in SparkParser.FUNCTION_PARSERS.items() if name in _KEPT_FUNCTION_PARSERS
     }
     NO_PAREN_FUNCTIONS: ClassVar[Any] = {}
+    ARRAY_CONSTRUCTORS: ClassVar[Any] = {}  # else array(1, 2)[0] loses its elements
     STRICT_CAST: ClassVar[bool] = True
     # BEGIN closes a FROM list (PSoup's window for all its streams), so it cannot be an alias without AS.
     TABLE_ALIAS_TOKENS: ClassVar[Any] = SparkParser.TABLE_ALIAS_TOKENS - _NO_ALIASES
@@ -66,7 +67,14 @@ class QueryParser(SparkParser):
 
     def _parse_types(self, check_func: bool = False, schema: bool = False, *args: Any, **kwargs: Any) -> Any:
         # As for a column: else sqlglot drops the length of VARCHAR(n), as Spark does in CAST, and nobody could tell.
-        return super()._parse_types(check_func, True, *args, **kwargs)
+        if check_func and self._match_text_seq("ARRAY", advance=False) and self._next.token_type == TokenType.L_PAREN:
+            return None  # a list, whose first value may be NULL, which is a type too
+        start = self._index
+        found = super()._parse_types(check_func, True, *args, **kwargs)
+        brackets = [token.token_type for token in self._tokens[start : self._index]] if found is not None else []
+        if brackets.count(TokenType.L_BRACKET) != brackets.count(TokenType.R_BRACKET):
+            self._refuse("expected ] at the end of a type")
+        return found
 
     def _parse_pipe_syntax_query(self, query: Any) -> NoReturn:
         # sqlglot would put the conditions into the query itself, where names mean something else.
@@ -83,6 +91,14 @@ class QueryParser(SparkParser):
             return item
 
         return super()._parse_csv(parse_item, sep)
+
+    def _parse_group(self, skip_group_by_token: bool = False) -> Any:
+        """GROUP BY ALL may be followed by BEGIN .. END, which is no column."""
+        ahead = self._tokens[self._index : self._index + 3]
+        if [token.token_type for token in ahead] == [TokenType.GROUP_BY, TokenType.ALL, TokenType.BEGIN]:
+            self._advance(2)
+            return exp.Group(all=True)
+        return super()._parse_group(skip_group_by_token)
 
     def _parse_join(self, *args: Any, **kwargs: Any) -> Any:
         comma = self._match(TokenType.COMMA, advance=False)
@@ -265,8 +281,10 @@ class QueryParser(SparkParser):
         else:
             self._refuse(
                 "a window is [NOW], [RANGE ..], [ROWS ..], [PARTITION BY .. ROWS ..], [TUMBLE ..], "
-                "[HOP .. SLIDE ..], [SESSION ..] or [BEGIN .. END ..]"
+                "[HOP .. SLIDE ..], [SESSION ..], [RANGE .. ON c] or [BEGIN .. END ..]"
             )
+        if kind == "RANGE" and self._match(TokenType.ON):
+            return StreamWindow(kind="RANGE ON", size=size, column=self._parse_column(), partition=partition)
         slide = self._parse_size("SLIDE") if self._match_text_seq("SLIDE") else None
         complete = kind == "SESSION" and bool(self._match_text_seq("COMPLETE"))
         if kind == "SESSION" and partition is None and self._match_partition_by():
@@ -454,7 +472,22 @@ class CQLGenerator(SparkGenerator):
         StreamWindow: lambda self, node: self.streamwindow_sql(node),
         Instant: lambda self, node: self.instant_sql(node),
         LiteralList: lambda self, node: node.this,
+        exp.Unnest: lambda self, node: self._unnest_sql(node),
     }
+
+    def _unnest_sql(self, expression: exp.Unnest) -> str:
+        """With the name of the places among those of the columns, as it is written."""
+        alias, place = expression.args.get("alias"), expression.args.get("offset")
+        columns = [*(alias.columns if alias else []), *([place] if isinstance(place, exp.Identifier) else [])]
+        listed = f"({', '.join(map(self.sql, columns))})" if columns and alias and alias.columns else ""
+        named = f" AS {self.sql(alias, 'this')}{listed}" if alias else ""
+        counted = " WITH ORDINALITY" if place else ""
+        return f"UNNEST({self.expressions(expression, flat=True)}){counted}{named}"
+
+    def datatype_sql(self, expression: exp.DataType) -> str:
+        if expression.args.get("values") is None:
+            return super().datatype_sql(expression)
+        return f"ARRAY[{self.expressions(expression, key='values', flat=True)}]"
 
     def table_parts(self, expression: exp.Table) -> str:
         window = expression.args.get(WINDOW)
@@ -503,6 +536,10 @@ class CQLGenerator(SparkGenerator):
             return f"[{self.sql(expression, 'name')}]"
         if kind == "BEGIN":
             return f"[BEGIN {self.sql(expression, 'begin')} END {self.sql(expression, 'end')}]"
+        if kind == "RANGE ON":
+            by = self.expressions(expression, key="partition", flat=True)
+            words = [*([f"PARTITION BY {by}"] if by else []), "RANGE", self._size_sql(expression.args["size"], "")]
+            return f"[{' '.join(words)} ON {self.sql(expression, 'column')}]"
         words = []
         if expression.args.get("partition") and kind != "SESSION":
             words.append(f"PARTITION BY {self.expressions(expression, key='partition', flat=True)}")

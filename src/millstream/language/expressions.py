@@ -16,6 +16,7 @@ from millstream.kernel.scalar.coercion import can_cast, cast, common_type
 from millstream.kernel.scalar.expressions import FALSE, TRUE, Call, Expression, Literal, Parameter, chained
 from millstream.kernel.scalar.functions import call
 from millstream.kernel.scalar.functions_chain import CHAINED, of_terms
+from millstream.kernel.scalar.functions_lists import AT
 from millstream.kernel.scalar.functions_logic import case, in_list
 from millstream.kernel.scalar.functions_time_zones import at_time_zone
 from millstream.kernel.scalar.functions_user import UserFunction
@@ -24,6 +25,7 @@ from millstream.kernel.windows.time import UserWindow
 from millstream.language.aggregates import AGGREGATES, AggregateBinder, WrittenCall, function_in, written
 from millstream.language.blocks import AggregateReference, Block, SubqueryExpression
 from millstream.language.durations import duration, months, span
+from millstream.language.generators import GENERATORS
 from millstream.language.group_by import grouping_reference
 from millstream.language.literal_lists import constants
 from millstream.language.over import WINDOW_FUNCTIONS, NamedWindows, OverBinder
@@ -76,7 +78,6 @@ _CHAINS: dict[type[exp.Expr], tuple[type[exp.Expr], ...]] = {
     exp.DPipe: (exp.DPipe,),
 }
 _UNARY: dict[type[exp.Expr], str] = {exp.Not: "not", exp.Neg: "negative", exp.BitwiseNot: "~"}
-_OF_ARRAYS = ("collect_list", "array_agg", "collect_set")
 _CLAUSES = {
     exp.Filter: "FILTER",
     exp.WithinGroup: "WITHIN GROUP",
@@ -396,9 +397,11 @@ class ExpressionBinder:
             )
         if name in AGGREGATES or name in self.binder.code.aggregates:
             return self._aggregate(node, name)
-        if name in _OF_ARRAYS:
-            hint = f"listagg({'DISTINCT ' if name == 'collect_set' else ''}x, ',') makes a text of the values"
-            raise NotSupportedError(f"{name} is not supported: there are no arrays", hint=hint)
+        if name in GENERATORS:
+            raise BindError(
+                f"{name} in {self.clause}" if self.clause != "the select list" else f"{name} inside an expression",
+                hint=f"it makes rows: write FROM t, LATERAL {name}(t.x) AS e(n)",
+            )
         if name in ("grouping", "grouping_id") and self.aggregates:
             return grouping_reference(name, [self.bind(argument) for argument in node.expressions])
         if name in WINDOW_FUNCTIONS:
@@ -502,6 +505,21 @@ class ExpressionBinder:
             return Parameter(self.binder.parameters[number], number)
         raise BindError("a parameter (?) without a value", hint="use register_many to register a template")
 
+    def _listed(self, node: exp.DataType) -> Expression:
+        """ARRAY[a, b], which sqlglot reads as a type with values."""
+        if node.this != exp.DType.ARRAY or "values" not in node.args:
+            raise refused_expression(node, _describe(node))
+        for kind in node.expressions:
+            kind.args.get("this"), kind.args.get("nested")
+        node.args.get("nested")
+        return call("array", [self.bind(value) for value in node.args["values"]])
+
+    def _element(self, node: exp.Bracket) -> Expression:
+        """x[i], counted from 0."""
+        if len(node.expressions) != 1 or isinstance(node.expressions[0], exp.Slice):
+            raise refused_expression(exp.Slice(), "a[i:j]")
+        return call(AT, [self.bind(node.this), self.bind(node.expressions[0])])
+
     def _over(self, node: exp.Window) -> Expression:
         if self.windows is None or self._inside_aggregate:
             where = "an aggregate" if self._inside_aggregate else self.clause
@@ -560,5 +578,7 @@ _HANDLERS: dict[type[exp.Expr], Callable[..., Expression]] = {
     exp.Star: ExpressionBinder._star,
     exp.Placeholder: ExpressionBinder._placeholder,
     exp.Window: ExpressionBinder._over,
+    exp.DataType: ExpressionBinder._listed,
+    exp.Bracket: ExpressionBinder._element,
     exp.NullSafeNEQ: lambda self, node: call("not", [call("<=>", [self.bind(node.this), self.bind(node.expression)])]),
 }

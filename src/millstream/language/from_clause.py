@@ -5,6 +5,7 @@ A column is found by its place in the row of all items so far, so the scope and 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Protocol, cast
 
 from sqlglot import exp
@@ -12,8 +13,9 @@ from sqlglot import exp
 from millstream.errors import BindError, NotSupportedError, Place
 from millstream.kernel.scalar.expressions import TRUE, Expression, conjunction, conjuncts
 from millstream.kernel.scalar.functions import call
-from millstream.language.blocks import BoundSubquery, LateralSource, Source
+from millstream.language.blocks import BoundSubquery, LateralSource, Source, UnnestedSource
 from millstream.language.expressions import ExpressionBinder, ExpressionContext
+from millstream.language.generators import Generator, check_list, generator_of
 from millstream.language.nearest import as_of, asof_join
 from millstream.language.refusals import JOINS, refused_in_from
 from millstream.language.scope import Scope
@@ -54,12 +56,67 @@ class FromBinder:
                 raise BindError("a join without FROM", place=self._place(query))
             return lo.OneRow()
         trailing = query.args.get(WINDOW)
-        plan = self._from_item(from_.this, scope, trailing)
-        if version := from_.this.args.get("version"):
+        plan: Source
+        joins: list[exp.Join] = []
+        if (generator := self._generator(from_.this)) is not None:
+            plan = self._unnested(lo.OneRow(), from_.this, generator, scope, "inner", None)
+            joins = from_.this.args.get("joins") or []
+        else:
+            plan = self._from_item(from_.this, scope, trailing)
+        if isinstance(plan, lo.Node) and (version := from_.this.args.get("version")):
             plan = as_of(plan, plan, version, {}, self._place(version))
-        for join in query.args.get("joins") or []:
+        for join in (*joins, *(query.args.get("joins") or [])):
             plan = self._join(plan, join, scope, trailing)
+        for view in query.args.get("laterals") or []:
+            plan = self._lateral_view(plan, view, scope)
         return plan
+
+    def _lateral_view(self, left: Source, view: exp.Lateral, scope: Scope) -> Source:
+        """Hive's LATERAL VIEW [OUTER] explode(x) e AS n."""
+        generator = self._generator(view)
+        if generator is None:
+            shown = view.this.sql(dialect="spark")[:40]
+            hint = "write LATERAL VIEW explode(x) e AS n"
+            raise NotSupportedError(f"LATERAL VIEW of {shown}", hint=hint, place=self._place(view))
+        view.args.get("view")
+        return self._unnested(left, view, generator, scope, "left" if view.args.get("outer") else "inner", None)
+
+    def _unnested(
+        self,
+        left: Source,
+        item: exp.Expr,
+        generator: Generator,
+        scope: Scope,
+        kind: lo.JoinKind,
+        on: exp.Expr | None,
+    ) -> UnnestedSource:
+        """Rows of a list, which may use the columns of what stands before it in FROM."""
+        place = self._place(item)
+        if kind not in ("inner", "left"):
+            hint = "write CROSS JOIN, LEFT JOIN .. ON TRUE or a comma"
+            raise NotSupportedError(f"a {kind} join with rows of an array", hint=hint, place=place)
+        value = ExpressionBinder(self._binder, scope, "FROM").bind(generator.value)
+        check_list(value, self._place(generator.value))
+        alias = item.args.get("alias")
+        columns = list((alias and alias.args.get("columns")) or [])
+        if isinstance(item, exp.Unnest) and isinstance(item.args.get("offset"), exp.Identifier):
+            columns.append(item.args["offset"])
+        given = [f.name for f in generator.schema(value.type, [])]
+        if isinstance(item, exp.Unnest) and item.alias and not columns:
+            given[0] = item.alias
+        schema = generator.schema(value.type, renamed(given, columns, item.alias, self._binder.text))
+        scope.add(item.alias, schema, place)
+        condition: Expression = TRUE
+        if on is not None:
+            condition = ExpressionBinder(self._binder, scope, "ON").condition(on)
+        if kind == "left" and condition != TRUE:
+            raise NotSupportedError(
+                "a condition in ON of a left join with rows of an array",
+                hint="write LEFT JOIN LATERAL (SELECT n FROM UNNEST(t.x) AS u(n) WHERE ..) AS v ON TRUE",
+                place=place,
+            )
+        generator = replace(generator, outer=generator.outer or kind == "left")
+        return UnnestedSource(left, value, generator, condition)
 
     def _from_item(self, item: exp.Expr, scope: Scope, trailing: StreamWindow | None) -> Source:
         place = self._place(item)
@@ -133,6 +190,11 @@ class FromBinder:
             raise NotSupportedError(f"{words.upper()} JOIN is not supported", hint=JOINS, place=place)
         before, merged = list(scope.sources), list(scope.merged)
         stamps = dict(self._stamps)
+        if (generator := self._generator(join.this)) is not None:
+            if join.method or join.args.get("using"):
+                hint = "write CROSS JOIN, LEFT JOIN .. ON TRUE or a comma"
+                raise NotSupportedError("USING, NATURAL or ASOF with rows of an array", hint=hint, place=place)
+            return self._unnested(left, join.this, generator, scope, kind, join.args.get("on"))
         right: Source | LateralSource
         if isinstance(join.this, exp.Lateral):
             right = self._lateral(join.this, scope, kind)
@@ -158,6 +220,13 @@ class FromBinder:
         if kind in ("semi", "anti"):
             scope.forget(len(before))
         return joined(left, right, kind, condition, place)
+
+    def _generator(self, item: exp.Expr) -> Generator | None:
+        """What makes rows of a list where an item of FROM stands: UNNEST(x), explode(x), LATERAL explode(x)."""
+        if isinstance(item, exp.Lateral) and isinstance(item.this, exp.Subquery):
+            return None
+        item.args.get("outer")
+        return generator_of(item.this if isinstance(item, exp.Lateral | exp.Table) else item, self._binder.text)
 
     def _lateral(self, item: exp.Lateral, scope: Scope, kind: lo.JoinKind) -> LateralSource:
         """LATERAL (SELECT ..), which may use the columns of what stands before it in FROM."""

@@ -12,7 +12,7 @@ from sqlglot import exp
 
 from millstream.bounds import MAX_TICK, last_tick
 from millstream.errors import BindError, Error, InputError, Place
-from millstream.kernel.scalar.evaluate import evaluate
+from millstream.kernel.scalar.evaluate import constant_value
 from millstream.kernel.scalar.expressions import Call, Cast, Column, Expression, Literal
 from millstream.language.expressions import ExpressionBinder, UserCode
 from millstream.language.literal_rows import computed
@@ -65,7 +65,7 @@ def folded(expression: Expression) -> object:
     if isinstance(expression, Literal):
         return expression.value
     try:
-        return evaluate(pl.DataFrame({"_row": [0]}), [expression], ["value"]).item()
+        return constant_value(expression)
     except (OverflowError, ValueError, pl.exceptions.PolarsError, pl.exceptions.PanicException):
         raise InputError(f"{expression} is too far away", detail="a constant is of the years 1 to 9999") from None
 

@@ -184,6 +184,8 @@ def _converted(values: list[object], source: DataType, to: DataType | None, kind
 
 def is_assignable(source: DataType, kind: DataType) -> bool:
     """As ANSI assigns: numbers to numbers, texts only to texts, timestamps also from their text."""
+    if source.element is not None and kind.element is not None:
+        return is_assignable(source.element, kind.element)
     same = source in (kind, NULL) or (source.is_numeric and kind.is_numeric)
     temporal = kind.is_temporal and (source.is_temporal or source == STRING)
     return (same or temporal) and can_cast(source, kind)
@@ -207,11 +209,13 @@ def computed(form: Expression, types: Sequence[DataType], rows: Sequence[Sequenc
     return evaluate(pl.DataFrame(columns), [form], ["value"]).to_series().to_list()
 
 
-def by_position(rows: LiteralRows, positions: Sequence[int], columns: Schema) -> list[tuple[object, ...]] | None:
-    """The rows in the order of the columns, of which those that are not among the positions are NULL."""
+def by_position(
+    rows: LiteralRows, positions: Sequence[int], columns: Schema, defaults: Sequence[object]
+) -> list[tuple[object, ...]] | None:
+    """The rows in the order of the columns, of which those that are not among the positions have their defaults."""
     if any(len(row) != len(positions) for row in rows):
         return None
-    found: list[Sequence[object]] = [[None] * len(rows) for _ in columns]
+    found: list[Sequence[object]] = [[default] * len(rows) for default in defaults]
     for given, index in enumerate(positions):
         values = assigned([row[given] for row in rows], columns[index].type)
         if values is None:

@@ -17,10 +17,9 @@ _CLAUSES: dict[str, tuple[str, str]] = {
     "DataType.expressions": ("a length of this type", "leave it out: TIMESTAMP has microseconds, STRING any length"),
     "ColumnDef.kind": ("a type in an alias", "give names alone, AS t (a, b), and cast: CAST(a AS INT)"),
     "Star.ilike": ("* ILIKE", "name the columns, or leave some out: * EXCEPT (a, b)"),
-    "ordinality": ("WITH ORDINALITY", "use ROW_NUMBER() OVER (ORDER BY ..)"),
+    "ordinality": ("WITH ORDINALITY", "write UNNEST(x) WITH ORDINALITY AS u(n, i), or posexplode(x) AS e(pos, n)"),
     "pivots": ("PIVOT", "write one aggregate for each value: sum(CASE WHEN k = 'x' THEN a END) AS x"),
     "unpivot": ("UNPIVOT", "write UNION ALL: SELECT 'a' AS name, a AS value FROM t UNION ALL SELECT 'b', b FROM t"),
-    "laterals": ("LATERAL VIEW", "write a subquery: FROM t, LATERAL (SELECT ..) AS x"),
     "sample": ("TABLESAMPLE", "write FROM s SAMPLE (10 PERCENT) [window]"),
     "match": ("MATCH_RECOGNIZE", "join the stream with itself: FROM s [RANGE 1 MINUTE] AS a, s [NOW] AS b WHERE .."),
     "join_mark": ("(+)", "write t LEFT JOIN u ON .."),
@@ -54,7 +53,6 @@ _CLAUSES: dict[str, tuple[str, str]] = {
 }
 # By kind of syntax node where an expression is expected.
 _NODES: dict[str, tuple[str, str | None]] = {
-    "Bracket": ("a[i]", "texts have substring(s, i, 1), and split_part(s, ',', i)"),
     "JSONExtract": ("->", "declare the fields of a source as columns of the stream"),
     "JSONExtractScalar": ("->>", "declare the fields of a source as columns of the stream"),
     "Lambda": ("a function of a function, x -> ..", "db.create_function(name, f, returns=..) takes whole columns"),
@@ -68,8 +66,7 @@ _NODES: dict[str, tuple[str, str | None]] = {
     "Kwarg": ("an argument with a name", "give arguments by position: f(a, b)"),
     "PropertyEQ": (":=", "write value AS name"),
     "Struct": ("a struct", "select its fields as columns of their own: a, b"),
-    "Array": ("an array", "rows of constants are VALUES (1), (2), in FROM and after IN"),
-    "Slice": ("a[i:j]", "texts have substring(s, i, n)"),
+    "Slice": ("a[i:j]", "arrays have slice(a, start, length), texts substring(s, i, n)"),
     "BitString": ("B'..'", "write the number, or X'..' for bytes"),
     "ByteString": ("b'..'", "write X'..' for bytes"),
     "Aliases": ("several names for one column", "write a AS x"),
@@ -93,10 +90,6 @@ _NODES: dict[str, tuple[str, str | None]] = {
     "Alias": ("AS", "names stand in select lists and FROM"),
 }
 _IN_FROM: dict[str, tuple[str, str]] = {
-    "Unnest": (
-        "UNNEST",
-        "rows of constants are VALUES (1), (2) AS v(x); a subquery of each row is LATERAL (SELECT ..)",
-    ),
     "TableFromRows": ("TABLE(..)", "windows are TABLE(TUMBLE(TABLE s, DESCRIPTOR(ts), ..)) or s [TUMBLE ..]"),
 }
 JOINS = "there are JOIN, LEFT, RIGHT and FULL JOIN, CROSS JOIN, LEFT SEMI and LEFT ANTI JOIN, ASOF JOIN, and NATURAL"
@@ -106,10 +99,9 @@ STATEMENTS = {
     "VALUES": "write SELECT * FROM VALUES (1, 2)",
     "TABLE": "write SELECT * FROM t",
     "MERGE": "write INSERT INTO t VALUES .. ON CONFLICT DO UPDATE",
+    "UPSERT": "write INSERT INTO t VALUES .. ON CONFLICT DO UPDATE",
     "REPLACE": "write INSERT INTO t VALUES .. ON CONFLICT DO UPDATE",
     "TRUNCATE": "write DELETE FROM t",
-    "DESCRIBE": "write SHOW STREAMS, SHOW TABLES or SHOW QUERIES",
-    "DESC": "write SHOW STREAMS, SHOW TABLES or SHOW QUERIES",
     "BEGIN": "leave it out: a statement is done as a whole, and AT puts changes at one instant",
     "COMMIT": "leave it out: a statement is done as a whole, and AT puts changes at one instant",
     "ROLLBACK": "leave it out: a statement is done as a whole, and AT puts changes at one instant",

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from sqlglot import exp
 
 from millstream.errors import BindError, NameError, NotSupportedError, Place, TypeError
 from millstream.kernel.scalar.expressions import Column, Expression, conjuncts
-from millstream.language.blocks import AggregateReference, Block, Source
+from millstream.language.blocks import AggregateReference, Block, Source, width_of
 from millstream.language.expressions import ExpressionBinder, ExpressionContext
+from millstream.language.generators import check_list, generator_of
 from millstream.language.group_by import GroupClause, GroupingReference, grouping_value
 from millstream.language.ordering import OrderClauses
 from millstream.language.over import OverBinder, named_windows
@@ -42,6 +43,12 @@ class SelectBinder:
         binder = ExpressionBinder(self._binder, scope, "the select list", aggregates=True, windows=self._windows)
         for item in self._items:
             self._select_item(item, binder, block)
+        if block.generated is not None and query.args.get("group") is not None:
+            raise NotSupportedError(
+                "rows of an array in the select list of GROUP BY",
+                hint="write FROM t, LATERAL explode(t.x) AS e(n)",
+                place=self._place(query),
+            )
         names, block.names = block.names, unique(block.names)
         having = query.args.get("having")
         if having is not None:
@@ -92,6 +99,8 @@ class SelectBinder:
                 block.select.append(column)
                 block.names.append(name)
             return
+        if self._generated(item, binder, block):
+            return
         name = item.output_name
         if isinstance(item, exp.Alias):
             self._check_name(name, item)
@@ -102,6 +111,31 @@ class SelectBinder:
                 name = " ".join((item.meta.get(SOURCE_TEXT) or str(type(item).__name__)).split())
         block.select.append(self._value(value, binder))
         block.names.append(name)
+
+    def _generated(self, item: exp.Expr, binder: ExpressionBinder, block: Block) -> bool:
+        """explode(x) AS n, or posexplode(x) AS (pos, n): the rows that WHERE keeps, once for each element."""
+        named = isinstance(item, exp.Alias | exp.Aliases)
+        generator = generator_of(item.this if named else item, self._binder.text)
+        if generator is None:
+            return False
+        if block.generated is not None:
+            raise BindError(
+                "two functions that make rows in one select list",
+                hint="write FROM t, LATERAL explode(t.x) AS e(n), LATERAL explode(t.y) AS f(m)",
+                place=self._place(item),
+            )
+        value = ExpressionBinder(self._binder, self._scope, "explode").bind(generator.value)
+        check_list(value, self._place(item))
+        names = [part.name for part in item.expressions] if isinstance(item, exp.Aliases) else []
+        names = [item.alias] if isinstance(item, exp.Alias) else names
+        if names and len(names) != len(generator.schema(value.type, [])):
+            raise BindError(f"{len(names)} names for other columns than these", place=self._place(item))
+        for place, column in enumerate(generator.schema(value.type, names)):
+            self._check_name(column.name, item)
+            block.select.append(Column(column.type, width_of(block.source) + place, column.name))
+            block.names.append(column.name)
+        block.generated = value, generator
+        return True
 
     def _value(self, node: exp.Expr, binder: ExpressionBinder) -> Expression:
         bound = binder.bind(node)
@@ -211,9 +245,9 @@ def _once(names: Sequence[str], values: Sequence[Expression]) -> dict[str, Expre
     return {name: value for name, value in zip(lower, values, strict=True) if lower.count(name) == 1}
 
 
-def unique(names: list[str]) -> list[str]:
-    """Output names made unique: a, a_1, a_2, ..."""
-    taken: set[str] = set()
+def unique(names: Sequence[str], reserved: Iterable[str] = ()) -> list[str]:
+    """Output names made unique, and other than those that are reserved: a, a_1, a_2, ..."""
+    taken = set(reserved)
     result = []
     for name in names:
         candidate, suffix = name, 0

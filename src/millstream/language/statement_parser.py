@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
@@ -13,23 +13,23 @@ from sqlglot.tokenizer_core import TokenType
 
 from millstream.errors import Place, SyntaxError, TypeError, did_you_mean
 from millstream.language import statements as st
-from millstream.language.dialect import CLAUSES, CQL, QueryParser
-from millstream.language.durations import duration
+from millstream.language.definition_parser import DefinitionParser
+from millstream.language.dialect import CQL
 from millstream.language.literal_lists import moved, put_back, without, without_lists
 from millstream.language.literal_rows import PlainInsert, plain_inserts
 from millstream.language.nesting import room_to_nest, without_collecting
-from millstream.language.reading import all_read
 from millstream.language.refusals import STATEMENTS
-from millstream.language.type_names import column_type
+from millstream.language.syntax import DefaultValue, spanned
 from millstream.names import is_text
 from millstream.types import DataType
 
 _STATEMENT_WORDS = (
-    "ADVANCE", "CREATE", "DELETE", "DROP", "EXPLAIN", "INSERT", "REGISTER", "SELECT", "SET", "SHOW", "UPDATE", "WITH",
+    "ADVANCE", "ALTER", "COMMENT", "CREATE", "DELETE", "DESCRIBE", "DROP", "EXPLAIN", "INSERT", "REGISTER", "SELECT",
+    "SET", "SHOW", "UPDATE", "WITH",
 )  # fmt: skip
 _DROPPABLE = ("QUERY", "TEMPLATE", "VIEW", "STREAM", "TABLE", "SINK")
 _PLAN_FORMATS = ("text", "json", "dot", "svg")
-_SHOWABLE = ("STREAMS", "TABLES", "VIEWS", "QUERIES", "TEMPLATES", "SINKS", "PLAN")
+_SHOWABLE = ("STREAMS", "TABLES", "VIEWS", "QUERIES", "TEMPLATES", "SINKS", "PLAN", "FUNCTIONS", "SETTINGS")
 
 
 def parse(text: str) -> list[st.Statement]:
@@ -128,6 +128,8 @@ def _one_type(parser: Any) -> Any:
 def _syntax_error(error: ParseError, text: str, parser: StatementParser) -> SyntaxError:
     """sqlglot's message at the token where its parser stopped, in our words."""
     message = str(error.errors[0].get("description") if error.errors else error) or "cannot read the text"
+    if message.startswith("Expected table name but got"):
+        message = "expected the name of a stream, table or view"
     token = parser._curr
     if not token:
         end = parser._prev.end + 1 if parser._prev else len(text)
@@ -136,7 +138,8 @@ def _syntax_error(error: ParseError, text: str, parser: StatementParser) -> Synt
     place = Place(text, token.start, token.end + 1)
     if message.startswith(("Invalid expression", "Required keyword")):
         message = f'unexpected "{text[place.start : place.end]}"'
-    return SyntaxError(_lower(message), place=place)
+    hint = "a window stands before the alias: FROM s [RANGE 10] AS x" if message == 'unexpected "["' else None
+    return SyntaxError(_lower(message), place=place, hint=hint)
 
 
 def _lower(message: str) -> str:
@@ -147,12 +150,7 @@ def _one_statement(parser: Any) -> Any:
     return parser.parse_one_statement()
 
 
-def _heartbeat(clauses: dict[str, Any]) -> st.Heartbeat:
-    kind, delay = clauses.get("HEARTBEAT", ("ASCENDING", None))
-    return st.Heartbeat(kind, delay, clauses.get("IDLE"))
-
-
-class StatementParser(QueryParser):
+class StatementParser(DefinitionParser):
     """All statements of the language; anything else must be a query."""
 
     # The INSERTs of plain constants by where their first row ends, with those that were taken out behind them; and
@@ -167,6 +165,8 @@ class StatementParser(QueryParser):
         first = self._curr
         parsers: dict[str, Callable[[], st.Statement]] = {
             "CREATE": self._parse_creation,
+            "ALTER": self._parse_altering,
+            "COMMENT": self._parse_comment_on,
             "REGISTER": self._parse_register,
             "DROP": self._parse_dropping,
             "INSERT": self._parse_insertion,
@@ -176,6 +176,8 @@ class StatementParser(QueryParser):
             "SET": self._parse_setting,
             "EXPLAIN": self._parse_explain,
             "SHOW": self._parse_showing,
+            "DESCRIBE": self._parse_describing,
+            "DESC": self._parse_describing,
         }
         keyword = first.text.upper()
         if keyword in parsers and first.token_type != TokenType.IDENTIFIER:
@@ -194,205 +196,10 @@ class StatementParser(QueryParser):
         self._statement_start = first.start
         return st.AdHocQuery(query=self._parse_cql(), **self._placed())
 
-    def _placed(self) -> dict[str, Place]:
-        return {"place": Place(self.sql, self._statement_start, self._prev.end + 1)}
-
-    def _parse_cql(self) -> exp.Query:
-        query = self._parse_statement()
-        if isinstance(query, exp.Query):
-            return query
-        self._refuse("expected a query")
-
-    def _expect(self, *words: str) -> None:
-        for word in words:
-            if not self._match_text_seq(word):
-                self._refuse(f"expected {word}")
-
-    def _name(self, what: str, *, dotted: bool = False) -> st.Name:
-        first = self._curr
-        identifier = self._parse_id_var(any_token=False)
-        if identifier is None:
-            self._refuse(f"expected the name of {what}")
-        text = identifier.name
-        while dotted and self._match(TokenType.DOT):
-            text += f".{self._name(what).text}"
-        return st.Name(text, Place(self.sql, first.start, self._prev.end + 1))
-
-    def _names(self, what: str) -> tuple[st.Name, ...]:
-        self._match_l_paren()
-        names = self._parse_csv(lambda: self._name(what))
-        self._match_r_paren()
-        return tuple(names)
-
-    def _type(self) -> Any:
-        first = self._curr
-        kind = self._parse_types(check_func=False, schema=True)
-        place = Place(self.sql, first.start, self._prev.end + 1)
-        if not isinstance(kind, exp.DataType):
-            raise TypeError(f'unknown type "{first.text}"', place=place)
-        with all_read(kind, self.sql):
-            return column_type(kind, place)
-
-    def _columns(self) -> tuple[st.ColumnDefinition, ...]:
-        self._match_l_paren()
-        columns = self._parse_csv(lambda: st.ColumnDefinition(self._name("a column"), self._type()))
-        self._match_r_paren()
-        return tuple(columns)
-
-    def _duration(self, keyword: str) -> st.Duration:
-        return duration(self._parse_size(keyword), self.sql)
-
-    def _constant(self, what: str) -> exp.Expr:
-        value = self._parse_disjunction()
-        if value is None:
-            self._refuse(f"expected {what}")
-        return value
-
-    def _parse_creation(self) -> st.Statement:
-        if self._match_text_seq("STREAM"):
-            return self._parse_create_stream()
-        if self._match_text_seq("TABLE"):
-            return self._parse_create_table()
-        if self._match_text_seq("VIEW"):
-            absent = self._if_not_exists()
-            name = self._name("a view")
-            columns = self._names("a column") if self._match(TokenType.L_PAREN, advance=False) else ()
-            self._expect("AS")
-            query = self._parse_cql()
-            return st.CreateView(name=name, columns=columns, query=query, if_not_exists=absent, **self._placed())
-        if self._match_text_seq("SINK"):
-            return self._parse_create_sink()
-        self._refuse("CREATE makes a STREAM, TABLE, VIEW or SINK")
-
-    def _if_not_exists(self) -> bool:
-        return bool(self._match_text_seq("IF", "NOT", "EXISTS"))
-
-    def _parse_create_sink(self) -> st.Statement:
-        absent, name = self._if_not_exists(), self._name("a sink")
-        self._expect("FOR")
-        # A query may be called so.
-        is_template = self._next is not None and self._next.text.upper() != "USING"
-        is_template = is_template and bool(self._match_text_seq("TEMPLATE"))
-        query = self._name("a template" if is_template else "a query")
-        target = self._parse_external()
-        if target is None:
-            self._refuse("expected USING <format>")
-        placed = self._placed()
-        return st.CreateSink(placed["place"], name, query, target, is_template, absent)
-
-    def _parse_create_stream(self) -> st.Statement:
-        absent, name, columns = self._if_not_exists(), self._name("a stream"), self._columns()
-        self._expect("TIMESTAMP", "BY")
-        timestamp = self._parse_timestamp_column()
-        clauses = self._parse_clauses(("TICK", "HEARTBEAT", "IDLE", "RETAIN", "USING"))
-        return st.CreateStream(
-            name=name,
-            columns=columns,
-            timestamp=timestamp,
-            tick=clauses.get("TICK"),
-            heartbeat=_heartbeat(clauses),
-            retain=clauses.get("RETAIN"),
-            retain_forever="RETAIN" in clauses and clauses["RETAIN"] is None,
-            source=clauses.get("USING"),
-            if_not_exists=absent,
-            **self._placed(),
-        )
-
-    def _parse_create_table(self) -> st.Statement:
-        absent, name, columns = self._if_not_exists(), self._name("a table"), self._columns()
-        key = self._names("a key column") if self._match_text_seq("KEY") else ()
-        nature: Any = ""
-        if self._match_text_seq("NON", "RETROACTIVE"):
-            nature = "NON RETROACTIVE"
-        elif self._match_text_seq("APPEND", "ONLY"):
-            nature = "APPEND ONLY"
-        elif self._match_text_seq("STATIC"):
-            nature = "STATIC"
-        changes_by, timestamp = None, None
-        clauses: tuple[str, ...] = ("USING",)
-        if self._match_text_seq("CHANGES", "BY"):
-            if nature == "STATIC":
-                self._refuse("a STATIC table never changes: leave STATIC or CHANGES BY out")
-            changes_by = self._name("the column that says what a row changes")
-            self._expect("TIMESTAMP", "BY")
-            timestamp = self._parse_timestamp_column()
-            clauses = ("TICK", "HEARTBEAT", "IDLE", "USING")
-        found = self._parse_clauses(clauses)
-        return st.CreateTable(
-            name=name,
-            columns=columns,
-            key=key,
-            nature=nature,
-            changes_by=changes_by,
-            timestamp=timestamp,
-            tick=found.get("TICK"),
-            heartbeat=_heartbeat(found),
-            source=found.get("USING"),
-            if_not_exists=absent,
-            **self._placed(),
-        )
-
-    def _parse_timestamp_column(self) -> st.TimestampColumn:
-        name = self._name("the timestamp column")
-        ends = not self._curr or self._curr.text.upper() in CLAUSES
-        return st.TimestampColumn(name, None if ends else self._type())
-
-    def _parse_clauses(self, allowed: Collection[str]) -> dict[str, Any]:
-        """What stands behind the columns, in any order, each clause at most once."""
-        parsers: dict[str, Callable[[], object]] = {
-            "TICK": lambda: self._duration("TICK"),
-            "HEARTBEAT": self._parse_heartbeat,
-            "IDLE": self._parse_idle,
-            "RETAIN": lambda: None if self._match_text_seq("FOREVER") else self._duration("RETAIN"),
-            "USING": self._parse_external,
-        }
-        found: dict[str, Any] = {}
-        while (word := self._curr.text.upper() if self._curr else "") in allowed:
-            if word in found:
-                self._refuse(f"{word} stands twice")
-            if word != "USING":
-                self._advance()
-            found[word] = parsers[word]()
-        return found
-
-    def _parse_heartbeat(self) -> tuple[Any, st.Duration | None]:
-        if not self._match_texts(("ASCENDING", "DELAY", "CLOCK", "EXPLICIT")):
-            self._refuse("HEARTBEAT is ASCENDING, DELAY d, CLOCK, CLOCK DELAY d or EXPLICIT")
-        kind = self._prev.text.upper()
-        if kind == "CLOCK" and self._match_text_seq("DELAY"):
-            kind = "CLOCK DELAY"
-        return kind, self._duration("DELAY") if kind.endswith("DELAY") else None
-
-    def _parse_idle(self) -> st.Duration:
-        self._expect("AFTER")
-        return self._duration("IDLE AFTER")
-
-    def _parse_external(self) -> st.UsingClause | None:
-        if not self._match_text_seq("USING"):
-            return None
-        start = self._prev.start
-        source_format = self._name("a format", dotted=True).text
-        options: list[tuple[str, str]] = []
-        if self._match_text_seq("OPTIONS"):
-            self._match_l_paren()
-            given: set[str] = set()
-            options = self._parse_csv(lambda: self._parse_option(given))
-            self._match_r_paren()
-        return st.UsingClause(source_format, tuple(options), Place(self.sql, start, self._prev.end + 1))
-
-    def _parse_option(self, given: set[str]) -> tuple[str, str]:
-        name = self._prev.text if self._match(TokenType.STRING) else self._name("an option", dotted=True).text
-        if name.lower() in given:
-            self._refuse(f"the option {name} stands twice")
-        given.add(name.lower())
-        self._match(TokenType.EQ)
-        if not (self._match_set((TokenType.STRING, TokenType.NUMBER)) or self._match_texts(("TRUE", "FALSE"))):
-            self._refuse(f"expected a value for the option {name}")
-        return name, self._prev.text
-
     def _parse_register(self) -> st.Statement:
+        replaces = self._or_replace()
         self._expect("QUERY")
-        absent, name = self._if_not_exists(), self._name("a query")
+        absent, name = self._if_new(replaces), self._name("a query")
         mode: Any = None
         if self._match_text_seq("MODE"):
             if not self._match_texts(("EAGER", "LAZY", "NONE")):
@@ -401,7 +208,7 @@ class StatementParser(QueryParser):
         self._expect("AS")
         begin = self._curr.start if self._curr else self._prev.end
         query = self._parse_cql()
-        return st.RegisterQuery(self._placed()["place"], name, mode, query, begin, absent)
+        return st.RegisterQuery(self._placed()["place"], name, mode, query, begin, absent, replaces)
 
     def _parse_dropping(self) -> st.Statement:
         if not self._match_texts(_DROPPABLE):
@@ -415,7 +222,10 @@ class StatementParser(QueryParser):
         return self._constant("an instant") if self._match_text_seq("AT") else None
 
     def _parse_insertion(self) -> st.Statement:
-        self._expect("INTO")
+        if self._match_text_seq("OR", advance=False):
+            self._refuse("expected INTO: a row that is there is replaced by INSERT INTO t .. ON CONFLICT DO UPDATE")
+        if not self._match_text_seq("INTO"):
+            self._refuse("expected INTO, as in INSERT INTO s VALUES (1, 'a')")
         target = self._name("a stream or table")
         has_names = self._match(TokenType.L_PAREN, advance=False) and not self._at_wrapped_query()
         columns = self._names("a column") if has_names else ()
@@ -427,17 +237,34 @@ class StatementParser(QueryParser):
             query = self._parse_cql()
             if in_parentheses:
                 self._match_r_paren()
-            at = self._parse_at()
-            return st.InsertQuery(self._placed()["place"], target, columns, query, at)
+            conflict, at = self._parse_conflict(), self._parse_at()
+            return st.InsertQuery(self._placed()["place"], target, columns, query, at, conflict)
         rows = self._parse_csv(self._value_row)
         run = self.plain.get(self._prev.end + 1)
-        at = self._parse_at()
+        conflict, at = self._parse_conflict(), self._parse_at()
         place = self._placed()["place"]
         if run is None:
-            return st.Insert(place, target, columns, tuple(rows), at)
+            return st.Insert(place, target, columns, tuple(rows), at, conflict=conflict)
         self.runs[place.start] = run
-        place = Place(self.sql, place.start, run[0].end if at is None else place.end)
-        return st.Insert(place, target, columns, tuple(rows), at, run[0].rows)
+        place = Place(self.sql, place.start, run[0].end if at is None and conflict is None else place.end)
+        return st.Insert(place, target, columns, tuple(rows), at, run[0].rows, conflict)
+
+    def _parse_conflict(self) -> st.Conflict | None:
+        first = self._curr
+        if self._match_text_seq("ON", "DUPLICATE", advance=False):
+            self._refuse("write ON CONFLICT DO UPDATE SET a = EXCLUDED.a")
+        if not self._match_text_seq("ON", "CONFLICT"):
+            return None
+        columns = self._names("a key column") if self._match(TokenType.L_PAREN, advance=False) else ()
+        self._expect("DO")
+        if self._match_text_seq("NOTHING"):
+            return st.Conflict(Place(self.sql, first.start, self._prev.end + 1), columns, False)
+        if not self._match_text_seq("UPDATE"):
+            self._refuse("expected DO NOTHING or DO UPDATE [SET a = EXCLUDED.a, ..]")
+        assignments = self._parse_csv(self._parse_assignment_pair) if self._match_text_seq("SET") else []
+        where = self._parse_condition_clause() if assignments else None
+        place = Place(self.sql, first.start, self._prev.end + 1)
+        return st.Conflict(place, columns, True, tuple(assignments), where)
 
     def _at_wrapped_query(self) -> bool:
         if not self._match(TokenType.L_PAREN, advance=False) or self._next is None:
@@ -446,9 +273,17 @@ class StatementParser(QueryParser):
 
     def _value_row(self) -> tuple[exp.Expr, ...]:
         self._match_l_paren()
-        values = self._parse_csv(lambda: self._constant("a value"))
+        values = self._parse_csv(self._value)
         self._match_r_paren()
         return tuple(values)
+
+    def _value(self) -> exp.Expr:
+        """A constant, or DEFAULT."""
+        first = self._curr
+        if self._match_text_seq("DEFAULT"):
+            spanned(given := DefaultValue(), first.start, first.end + 1)
+            return given
+        return self._constant("a value")
 
     def _parse_condition_clause(self) -> exp.Expr | None:
         where = self._parse_where()
@@ -472,7 +307,7 @@ class StatementParser(QueryParser):
         column = self._name("a column")
         if not self._match(TokenType.EQ):
             self._refuse("expected =")
-        return column, self._constant("a value")
+        return column, self._value()
 
     def _parse_advance(self) -> st.Statement:
         stream = None if self._match_text_seq("TO", advance=False) else self._name("a stream")
@@ -515,6 +350,8 @@ class StatementParser(QueryParser):
         if self._match_text_seq("QUERY"):
             name = self._name("a query")
             return st.Explain(analyze=analyze, form=form, query=None, name=name, **self._placed())
+        if self._curr and self._curr.token_type == TokenType.VAR and not self._at_stream_operator():
+            self._refuse("expected a query; one that is registered is EXPLAIN QUERY q")
         return st.Explain(analyze=analyze, form=form, query=self._parse_cql(), name=None, **self._placed())
 
     def _plan_format(self) -> str:
@@ -524,7 +361,32 @@ class StatementParser(QueryParser):
         return str(self._prev.text.lower())
 
     def _parse_showing(self) -> st.Statement:
+        if self._match_text_seq("CREATE"):
+            kind: Any = self._prev.text.upper() if self._match_texts(_DROPPABLE) else None
+            name = self._name("an object" if kind is None else f"a {kind.lower()}")
+            return st.ShowCreate(self._placed()["place"], kind, name)
         if not self._match_texts(_SHOWABLE):
-            self._refuse("SHOW takes STREAMS, TABLES, VIEWS, QUERIES, TEMPLATES, SINKS or PLAN")
+            if self._match_texts(("COLUMNS", "TABLE", "STREAM", "VIEW"), advance=False):
+                self._refuse(f"SHOW takes {', '.join(_SHOWABLE)} or CREATE; DESCRIBE s has the columns of s")
+            self._refuse(f"SHOW takes {', '.join(_SHOWABLE)} or CREATE")
         what: Any = self._prev.text.upper()
-        return st.Show(what=what, **self._placed())
+        like = None
+        if what in ("FUNCTIONS", "SETTINGS") and self._match_text_seq("LIKE"):
+            if not self._match(TokenType.STRING):
+                self._refuse("expected a pattern in quotes, as in LIKE '%date%'")
+            like = self._prev.text
+        return st.Show(what=what, like=like, **self._placed())
+
+    def _parse_describing(self) -> st.Statement:
+        if self._at_stream_operator() or self._match_set((TokenType.SELECT, TokenType.WITH), advance=False):
+            return st.Describe(query=self._parse_cql(), kind=None, name=None, **self._placed())
+        kind: Any = None
+        if self._next and self._match_texts((*_DROPPABLE, "FUNCTION")):
+            kind = self._prev.text.upper()
+        if kind == "FUNCTION" and self._curr:
+            first = self._curr
+            self._advance()  # operators are functions too
+            function = st.Name(first.text, Place(self.sql, first.start, first.end + 1))
+            return st.Describe(self._placed()["place"], kind, function)
+        name = self._name("an object" if kind is None else f"a {kind.lower()}", dotted=True)
+        return st.Describe(self._placed()["place"], kind, name)

@@ -29,8 +29,22 @@ class Name:
 
 @dataclass(frozen=True)
 class ColumnDefinition:
+    """A column as it is declared: `name type [NOT NULL] [DEFAULT constant] [PRIMARY KEY]`."""
+
     name: Name
     type: DataType
+    not_null: bool = False
+    default: exp.Expr | None = None
+    is_key: bool = False
+
+
+@dataclass(frozen=True)
+class ColumnList:
+    """What stands in the parentheses behind the name of a stream or table."""
+
+    columns: tuple[ColumnDefinition, ...]
+    key: tuple[Name, ...] = ()  # of PRIMARY KEY, beside a column or for itself
+    is_declared_only: bool = False  # whether that is NOT ENFORCED
 
 
 @dataclass(frozen=True)
@@ -111,6 +125,8 @@ class CreateTable(Statement):
     heartbeat: Heartbeat
     source: UsingClause | None
     if_not_exists: bool = False
+    not_enforced: bool = False  # the key is declared, and nobody looks whether it is one
+    is_primary: bool = False  # its columns are never NULL
 
 
 @dataclass(frozen=True)
@@ -119,6 +135,7 @@ class CreateView(Statement):
     columns: tuple[Name, ...]
     query: exp.Query
     if_not_exists: bool = False
+    or_replace: bool = False
 
 
 @dataclass(frozen=True)
@@ -128,6 +145,7 @@ class CreateSink(Statement):
     target: UsingClause
     of_template: bool  # whether it is a template that is named, and all its queries are meant
     if_not_exists: bool = False
+    or_replace: bool = False
 
 
 @dataclass(frozen=True)
@@ -137,9 +155,42 @@ class RegisterQuery(Statement):
     query: exp.Query
     begin: int  # where the query begins in the text
     if_not_exists: bool = False
+    or_replace: bool = False
 
 
 Creation = CreateStream | CreateTable | CreateView | CreateSink | RegisterQuery
+Replacement = CreateView | CreateSink | RegisterQuery
+
+
+@dataclass(frozen=True)
+class AddColumn(Statement):
+    """ALTER STREAM | TABLE .. ADD COLUMN."""
+
+    kind: OneOf["STREAM", "TABLE"]
+    name: Name
+    column: ColumnDefinition
+    if_not_exists: bool = False
+
+
+@dataclass(frozen=True)
+class Rename(Statement):
+    """ALTER .. RENAME COLUMN a TO b, or RENAME TO b of the object itself."""
+
+    kind: OneOf["STREAM", "TABLE"]
+    name: Name
+    column: Name | None
+    to: Name
+
+
+@dataclass(frozen=True)
+class SetRetain(Statement):
+    """ALTER STREAM .. SET RETAIN; None for ever."""
+
+    name: Name
+    retain: Duration | None
+
+
+Alteration = AddColumn | Rename | SetRetain
 
 
 @dataclass(frozen=True)
@@ -148,6 +199,17 @@ class Drop(Statement):
     name: Name
     if_exists: bool = False
     cascade: bool = False  # with all that reads it
+
+
+@dataclass(frozen=True)
+class Conflict:
+    """ON CONFLICT [(columns)] DO NOTHING, or DO UPDATE [SET ..] [WHERE ..]; without SET the new row is taken whole."""
+
+    place: Place
+    columns: tuple[Name, ...]
+    updates: bool
+    assignments: tuple[tuple[Name, exp.Expr], ...] = ()
+    where: exp.Expr | None = None
 
 
 @dataclass(frozen=True)
@@ -160,6 +222,7 @@ class Insert(Statement):
     at: exp.Expr | None
     # All rows, where they were read as plain constants (`literal_rows`); then `rows` has the first at most.
     literals: tuple[tuple[Any, ...], ...] | None = None
+    conflict: Conflict | None = None
 
 
 @dataclass(frozen=True)
@@ -170,6 +233,7 @@ class InsertQuery(Statement):
     columns: tuple[Name, ...]
     query: exp.Query
     at: exp.Expr | None
+    conflict: Conflict | None = None
 
 
 @dataclass(frozen=True)
@@ -226,4 +290,34 @@ class Explain(Statement):
 
 @dataclass(frozen=True)
 class Show(Statement):
-    what: OneOf["STREAMS", "TABLES", "VIEWS", "QUERIES", "TEMPLATES", "SINKS", "PLAN"]
+    """SHOW what there is; functions and settings may be chosen by a LIKE pattern."""
+
+    what: OneOf["STREAMS", "TABLES", "VIEWS", "QUERIES", "TEMPLATES", "SINKS", "PLAN", "FUNCTIONS", "SETTINGS"]
+    like: str | None = None
+
+
+@dataclass(frozen=True)
+class ShowCreate(Statement):
+    """The statement that declares an object, as it is now."""
+
+    kind: OneOf["QUERY", "TEMPLATE", "VIEW", "STREAM", "TABLE", "SINK"] | None
+    name: Name
+
+
+@dataclass(frozen=True)
+class Describe(Statement):
+    """The columns of an object, of a query's answer, or of a text; or what a function is."""
+
+    kind: OneOf["QUERY", "TEMPLATE", "VIEW", "STREAM", "TABLE", "SINK", "FUNCTION"] | None
+    name: Name | None
+    query: exp.Query | None = None
+
+
+@dataclass(frozen=True)
+class Comment(Statement):
+    """COMMENT ON kind name IS 'text'; NULL takes it away. Of a column, the name is its owner's."""
+
+    kind: OneOf["QUERY", "TEMPLATE", "VIEW", "STREAM", "TABLE", "SINK", "COLUMN"]
+    name: Name
+    column: Name | None
+    text: str | None

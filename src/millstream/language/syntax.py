@@ -23,11 +23,12 @@ PARAMETER = "parameter"  # the number of a ?
 
 class StreamWindow(exp.Expression):
     """`[NOW]`, `[RANGE size SLIDE slide]`, `[ROWS ..]`, `[PARTITION BY .. ROWS ..]`, `[TUMBLE size]`,
-    `[HOP size SLIDE slide]`, `[SESSION size COMPLETE PARTITION BY ..]`, `[BEGIN begin END end]`.
+    `[HOP size SLIDE slide]`, `[SESSION size COMPLETE PARTITION BY ..]`, `[BEGIN begin END end]`,
+    `[RANGE size ON column]`.
 
-    `kind` is NOW, RANGE, ROWS, TUMBLE, HOP, SESSION, BEGIN, or USER with a `name`; sizes are exp.Literal (ticks or
-    rows), exp.Interval, or exp.Var UNBOUNDED. A window that was written as a table function of Flink, or as a group of
-    Spark, has a `descriptor`: the column that it says to be the timestamp.
+    `kind` is NOW, RANGE, ROWS, TUMBLE, HOP, SESSION, BEGIN, RANGE ON, or USER with a `name`; sizes are exp.Literal
+    (ticks or rows), exp.Interval, or exp.Var UNBOUNDED. A window that was written as a table function of Flink, or as a
+    group of Spark, has a `descriptor`: the column that it says to be the timestamp.
     """
 
     arg_types: ClassVar[dict[str, bool]] = {
@@ -40,6 +41,7 @@ class StreamWindow(exp.Expression):
         "descriptor": False,
         "complete": False,
         "name": False,
+        "column": False,
     }
 
 
@@ -59,6 +61,12 @@ class LiteralList(exp.Expression):
     """The constants of a long `IN (...)`, as they are written."""
 
     arg_types: ClassVar[dict[str, bool]] = {"this": True}
+
+
+class DefaultValue(exp.Expression):
+    """DEFAULT in the place of a value: what the column has where none is given."""
+
+    arg_types: ClassVar[dict[str, bool]] = {}
 
 
 class StreamOperator(exp.Expression):

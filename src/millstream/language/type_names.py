@@ -32,6 +32,7 @@ _NAMES: dict[exp.DType, DataType] = {
 }
 
 
+_LISTS = (exp.DType.ARRAY, exp.DType.LIST)
 _TEXTS = (exp.DType.TEXT, exp.DType.VARCHAR, exp.DType.CHAR)
 _is_stored: ContextVar[bool] = ContextVar("_is_stored", default=False)
 
@@ -78,10 +79,13 @@ def data_type(kind: exp.DataType, place: Place | None) -> DataType:
                 place=place,
             )
         return types.decimal(precision, scale)
+    if kind.this in _LISTS and len(kind.expressions) == 1 and isinstance(element := kind.expressions[0], exp.DataType):
+        kind.args.get("nested")  # with < or (, which mean the same
+        return types.array(data_type(element, place))
     if kind.this not in _NAMES:
         raise TypeError(
             f"type {kind.sql(dialect='spark')} is not supported",
-            hint="columns are scalars: BOOLEAN, integers, FLOAT, DOUBLE, DECIMAL, STRING, BINARY, DATE, TIMESTAMP",
+            hint="there are BOOLEAN, integers, FLOAT, DOUBLE, DECIMAL, STRING, BINARY, DATE, TIMESTAMP, and ARRAY<..>",
             place=place,
         )
     return _NAMES[kind.this]

@@ -42,8 +42,10 @@ from millstream.language.blocks import (
     OrderItem,
     Source,
     SubqueryExpression,
+    UnnestedSource,
     width_of,
 )
+from millstream.language.generators import Generator, unnested
 from millstream.language.ordering import keys_of
 from millstream.language.row_values import by_columns
 from millstream.language.scope import OuterColumn
@@ -68,9 +70,9 @@ def joined(
 
 def plan_source(source: Source, domain: lo.Node | None) -> lo.Node:
     """What FROM gives; with a domain, its columns stand in front: one copy of FROM per row of the domain."""
-    if isinstance(source, JoinedSource) and (domain is None or is_correlated_source(source)):
-        return _plan_join(source, domain)
-    plain = source if isinstance(source, lo.Node) else _plan_join(source, None)
+    if not isinstance(source, lo.Node) and (domain is None or is_correlated_source(source)):
+        return _plan_join(source, domain) if isinstance(source, JoinedSource) else _plan_unnested(source, domain)
+    plain = source if isinstance(source, lo.Node) else plan_source(source, None)
     return plain if domain is None else lo.Join(domain, plain, "inner")
 
 
@@ -79,6 +81,8 @@ def is_correlated_source(source: Source | LateralSource) -> bool:
     if isinstance(source, JoinedSource):
         inside = is_correlated_source(source.left) or is_correlated_source(source.right)
         return inside or is_correlated(source.condition)
+    if isinstance(source, UnnestedSource):
+        return is_correlated_source(source.left) or is_correlated(source.value) or is_correlated(source.condition)
     return isinstance(source, LateralSource) and any(map(is_correlated, source.operands))
 
 
@@ -109,6 +113,26 @@ def _plan_join(source: JoinedSource, domain: lo.Node | None) -> lo.Node:
     conditions = [*same, *(part.transform(over_both) for part in conjuncts(source.condition))]
     plan = join_on(left, right, source.join, conditions, source.place)
     return plan if not shared or source.join in ("semi", "anti") else _without_shared(plan, left, shared, source.join)
+
+
+def _plan_unnested(source: UnnestedSource, domain: lo.Node | None) -> lo.Node:
+    left, offset = plan_source(source.left, domain), 0 if domain is None else len(domain.schema)
+    over_left = _mover(offset, columns(left.schema[:offset]))
+    plan = _with_elements(left, over_left(source.value), source.generator)
+    for condition in conjuncts(source.condition):
+        plan = plan if condition == TRUE else _apply_condition(plan, over_left(condition))
+    return plan
+
+
+def _with_elements(plan: lo.Node, value: Expression, generator: Generator) -> lo.Node:
+    """The rows of a plan with the elements of a list, which may ask subqueries."""
+    extended, bound = _attach_all(plan, value)
+    rows = unnested(extended, bound, generator)
+    if extended is plan:
+        return rows
+    own, width = columns(rows.schema), len(plan.schema)
+    kept = (*own[:width], *own[len(extended.schema) :])
+    return lo.Project(rows, kept, tuple(column.name for column in kept), role="within")
 
 
 def _without_shared(plan: lo.Node, left: lo.Node, shared: list[Expression], kind: lo.JoinKind) -> lo.Node:
@@ -178,6 +202,8 @@ def plan_block(block: Block, domain: lo.Node | None = None) -> lo.Node:
     over_source = _mover(offset, taken)
     for condition in _together(block.where):
         plan = _apply_condition(plan, over_source(condition))
+    if block.generated is not None:
+        plan = _with_elements(plan, over_source(block.generated[0]), block.generated[1])
     if block.grouped:
         calls = [aggregate.over(over_source) for aggregate in block.calls]
         keys = [over_source(key) for key in block.keys]

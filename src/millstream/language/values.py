@@ -16,14 +16,17 @@ from millstream.language.literal_rows import by_position, is_assignable
 from millstream.language.reading import all_read
 from millstream.language.scope import Scope, Source
 from millstream.language.statement_parser import parsed_insert
-from millstream.language.syntax import place_of
+from millstream.language.syntax import DefaultValue, place_of
 from millstream.plan.analysis.depth import check_depth
+from millstream.plan.definitions import NO_RULES, ColumnRules
 from millstream.types import DataType, Field, Schema
 
+EXCLUDED = "excluded"
 
-def insert_rows(statement: st.Insert, columns: Schema) -> list[tuple[object, ...]]:
-    """The statement's rows in the order of the columns; columns that it leaves out are NULL."""
-    if (plain := plain_rows(statement, columns)) is not None:
+
+def insert_rows(statement: st.Insert, columns: Schema, rules: ColumnRules = NO_RULES) -> list[tuple[object, ...]]:
+    """The statement's rows in the order of the columns; columns that it leaves out have their defaults, or NULL."""
+    if (plain := plain_rows(statement, columns, rules)) is not None:
         return plain
     if statement.literals is not None:
         statement = parsed_insert(statement)  # to find out where something is wrong
@@ -36,17 +39,26 @@ def insert_rows(statement: st.Insert, columns: Schema) -> list[tuple[object, ...
                 detail=f"the columns are {', '.join(columns[index].name for index in positions)}",
                 place=place_of(row[0], text) if row else statement.place,
             )
-    found: list[list[object]] = [[None] * len(statement.rows) for _ in columns]
+    found: list[list[object]] = [[rules.default(field.name)] * len(statement.rows) for field in columns]
     for given, index in enumerate(positions):
-        found[index] = _column([row[given] for row in statement.rows], columns[index], text)
+        nodes = [row[given] for row in statement.rows]
+        values = iter(_column([node for node in nodes if not isinstance(node, DefaultValue)], columns[index], text))
+        left_out = found[index][0] if found[index] else None
+        found[index] = [left_out if isinstance(node, DefaultValue) else next(values) for node in nodes]
     return list(zip(*found, strict=True))
 
 
-def plain_rows(statement: st.Insert, columns: Schema) -> list[tuple[object, ...]] | None:
+def plain_rows(statement: st.Insert, columns: Schema, rules: ColumnRules) -> list[tuple[object, ...]] | None:
     """The rows of a statement that were read as plain constants; None where they were not, or one is wrong."""
     if statement.literals is None:
         return None
-    return by_position(statement.literals, positions_of(statement, columns), columns)
+    defaults = [rules.default(field.name) for field in columns]
+    return by_position(statement.literals, positions_of(statement, columns), columns, defaults)
+
+
+def assigned_constant(node: exp.Expr, field: Field, text: str) -> object:
+    """The value of a constant for a column."""
+    return _assigned(constant(node, text), field.type, field.name, node, text)
 
 
 def together(statements: Sequence[st.Statement]) -> list[list[st.Statement]]:
@@ -56,6 +68,7 @@ def together(statements: Sequence[st.Statement]) -> list[list[st.Statement]]:
     last: object = None
     for statement in statements:
         plain = isinstance(statement, st.Insert) and statement.literals is not None and statement.at is None
+        plain = plain and isinstance(statement, st.Insert) and statement.conflict is None
         head = (statement.target.key, statement.columns) if plain and isinstance(statement, st.Insert) else None
         if head is not None and head == last:
             runs[-1].append(statement)
@@ -75,17 +88,53 @@ def condition_on(where: exp.Expr | None, columns: Schema, owner: str, text: str)
     return bound
 
 
-def assignments(statement: st.Update, columns: Schema) -> list[Expression]:
+Assignments = Sequence[tuple[st.Name, exp.Expr]]
+
+
+def assignments(statement: st.Update, columns: Schema, rules: ColumnRules) -> list[Expression]:
     """For every column its new value, over the old row."""
-    text = statement.place.text
-    binder = _binder(columns, statement.target.text, text, "SET")
+    text, owner = statement.place.text, statement.target.text
+    return _assignments(statement.assignments, columns, rules, _binder(columns, owner, text, "SET"), owner, text)
+
+
+def replacements(
+    conflict: st.Conflict, columns: Schema, rules: ColumnRules, owner: str, text: str
+) -> tuple[list[Expression], Expression | None]:
+    """What ON CONFLICT DO UPDATE makes of a row that is there and of the new one, which stands behind it: for every
+    column its value, and which rows are changed at all."""
+    if not conflict.assignments:
+        return [Column(field.type, len(columns) + index, field.name) for index, field in enumerate(columns)], None
+    scope = Scope()
+    # A bare name is the row's that is there; EXCLUDED has the new one.
+    scope.sources = [Source(owner, columns, 0), Source(EXCLUDED, columns, len(columns), hidden=len(columns))]
+    values = _assignments(
+        conflict.assignments, columns, rules, ExpressionBinder(ConstantsOnly(text), scope, "SET"), owner, text
+    )
+    if conflict.where is None:
+        return values, None
+    with all_read(conflict.where, text):
+        condition = ExpressionBinder(ConstantsOnly(text), scope, "WHERE").condition(conflict.where)
+    check_depth(condition, place_of(conflict.where, text))
+    return values, condition
+
+
+def _assignments(
+    given: Assignments, columns: Schema, rules: ColumnRules, binder: ExpressionBinder, owner: str, text: str
+) -> list[Expression]:
     names = {field.name.lower(): index for index, field in enumerate(columns)}
     values: list[Expression] = [Column(field.type, index, field.name) for index, field in enumerate(columns)]
-    for name, value in statement.assignments:
+    seen: set[str] = set()
+    for name, value in given:
         if name.key not in names:
             hint = did_you_mean(name.text, [field.name for field in columns])
-            raise NameError(f'{statement.target} has no column "{name}"', hint=hint, place=name.place)
+            raise NameError(f'{owner} has no column "{name}"', hint=hint, place=name.place)
+        if name.key in seen:
+            raise NameError(f'column "{name}" is set twice', place=name.place)
+        seen.add(name.key)
         field = columns[names[name.key]]
+        if isinstance(value, DefaultValue):
+            values[names[name.key]] = Literal(field.type, rules.default(field.name))
+            continue
         with all_read(value, text):
             bound = binder.bind(value)
         check_depth(bound, place_of(value, text))

@@ -59,7 +59,7 @@ def _common(column: Sequence[Expression], number: int, node: exp.Expr, binder: E
 def _known(value: Expression) -> Expression:
     """The constant that an expression is, if it is one."""
     plain = all(isinstance(part, Literal | Call | Case | Cast | InList) for part in value.walk())
-    if isinstance(value, Literal) or not plain:
+    if isinstance(value, Literal) or value.type.is_list or not plain:
         return value
     try:
         return Literal(value.type, folded(value))

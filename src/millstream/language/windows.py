@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from decimal import Decimal
+from math import ceil, floor
 from types import MappingProxyType
 
 from sqlglot import exp
 
 from millstream.bounds import MAX_ROWS
-from millstream.errors import BindError, Error, NameError, did_you_mean
+from millstream.errors import BindError, Error, NameError, TypeError, did_you_mean
 from millstream.kernel.windows.time import (
     BeginEnd,
     Hop,
     Now,
     Range,
+    RangeOn,
     Rows,
     Sessions,
     Tumble,
@@ -29,7 +32,7 @@ from millstream.language.syntax import Instant, StreamOperator, StreamSample, St
 from millstream.plan import nodes as lo
 from millstream.plan.definitions import TimeDomain
 from millstream.settings import Settings
-from millstream.types import Schema
+from millstream.types import DATE, Schema
 
 MAX_CUTS = 10_000  # pieces that an element is cut into where bounds are read
 _EXAMPLES = {"TUMBLE": "[TUMBLE 1 MINUTE]", "HOP": "[HOP 10 MINUTES SLIDE 1 MINUTE]", "SESSION": "[SESSION 5 MINUTES]"}
@@ -158,12 +161,14 @@ class _WindowBinder:
         kind = window.args["kind"]
         if window.find(exp.Placeholder):
             raise self._error(window, "a window whose size is a parameter", "only templates have those: register_many")
-        if window.args.get("partition") and kind not in ("ROWS", "SESSION"):
+        if window.args.get("partition") and kind not in ("ROWS", "SESSION", "RANGE ON"):
             raise self._error(
                 window, f"PARTITION BY with {kind}", "partitioned windows count rows: PARTITION BY a ROWS 5"
             )
         if kind == "BEGIN":
             return self._begin_end(window)
+        if kind == "RANGE ON":
+            return self._range_on(window)
         size, slide = window.args.get("size"), window.args.get("slide")
         if kind == "NOW":
             self._no_slide(window, "NOW")
@@ -209,6 +214,28 @@ class _WindowBinder:
         columns = tuple(self._column(column) for column in window.args.get("partition") or [])
         return Sessions(gap, gap if half_open else gap + 1, bool(window.args.get("complete")), columns)
 
+    def _range_on(self, window: StreamWindow) -> RangeOn:
+        """The distance is one of the column's type: a number, or an interval of times."""
+        column, size = self._column(window.args["column"], "RANGE .. ON"), window.args["size"]
+        kind, place = self.schema[column].type, place_of(window, self.text)
+        if isinstance(size, exp.Var):
+            raise self._error(window, "RANGE UNBOUNDED ON a column", "leave ON out")
+        if not (kind.is_temporal or kind.is_numeric) or (kind.is_decimal and kind.precision > 18):
+            hint = "a window goes by a number of up to 18 digits, a DATE or a TIMESTAMP"
+            raise TypeError(f"RANGE .. ON a {kind}", hint=hint, place=place)
+        by = tuple(self._column(each) for each in window.args.get("partition") or [])
+        if isinstance(size, exp.Interval) != kind.is_temporal:
+            hint = "as in [RANGE 10 MINUTES ON ts]" if kind.is_temporal else "as in [RANGE 10 ON n]"
+            raise self._error(window, f"this distance does not fit a {kind}", hint)
+        unit = 86_400_000_000 if kind == DATE else 10**kind.scale
+        amount = Decimal(duration(size, self.text).amount) / unit if kind.is_temporal else Decimal(size.name) * unit
+        if amount < 0 or amount > 2**62:
+            raise self._error(window, "a distance is not negative, and below 2^62", None)
+        if kind.is_fractional:
+            return RangeOn(column, float(amount), self.half_open, by)
+        whole = ceil(amount) if self.half_open else floor(amount)  # between whole numbers, it is the same
+        return RangeOn(column, whole, self.half_open, by)
+
     def _rows(self, window: StreamWindow) -> Rows:
         rows = self._count(window, "size", "ROWS")
         slide = self._count(window, "slide", "SLIDE") if window.args.get("slide") else 1
@@ -226,11 +253,11 @@ class _WindowBinder:
             )
         return self._positive(span.amount, window, keyword)
 
-    def _column(self, column: exp.Expr) -> int:
+    def _column(self, column: exp.Expr, clause: str = "PARTITION BY") -> int:
         positions = {field.name.lower(): index for index, field in enumerate(self.schema)}
         if not isinstance(column, exp.Column) or column.name.lower() not in positions:
             raise NameError(
-                f'PARTITION BY unknown column "{column.sql(dialect="spark")}"',
+                f'{clause} unknown column "{column.sql(dialect="spark")}"',
                 hint=did_you_mean(column.name, [field.name for field in self.schema]),
                 place=place_of(column, self.text),
             )

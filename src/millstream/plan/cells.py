@@ -69,7 +69,7 @@ def _leave_by_themselves(core: lo.Node) -> bool:
     """Whether rows end at instants that are known when they come, and none is ever taken back: then also what is no sum
     is that of a cell for all its queries, until its rows are gone."""
     return pattern_of(core) in (Pattern.WKS, Pattern.WK) and all(
-        isinstance(node, lo.StreamScan | lo.Window | lo.Filter | lo.Project)
+        isinstance(node, lo.StreamScan | lo.Window | lo.Filter | lo.Project | ph.Stamped)
         or (isinstance(node, lo.Join) and node.join == "inner")
         for node in core.walk()
     )

@@ -25,6 +25,7 @@ from millstream.kernel.windows.time import (
     Hop,
     Now,
     Range,
+    RangeOn,
     Rows,
     Sessions,
     Tumble,
@@ -241,6 +242,8 @@ def _rows_in(window: WindowSpecification, rate: float) -> float:
             return float(window.rows)
         case Now() | UserWindow():
             return rate
+        case RangeOn():
+            return rate * HORIZON  # nobody knows how fast the column rises
         case Sessions():
             return rate * max(window.gap, 1)
         case Range() | Tumble() | Hop():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 from typing import Literal as OneOf
 
 from millstream.plan.nodes import ChangeSource, Node, TableNature
@@ -88,6 +89,28 @@ class TimestampDefinition:
 
 
 @dataclass(frozen=True)
+class ColumnRules:
+    """What columns are asked beside their types, by their names in lower case: those that are never NULL, and the
+    values of those that rows leave out."""
+
+    required: frozenset[str] = frozenset()
+    defaults: tuple[tuple[str, Any], ...] = ()
+
+    def default(self, name: str) -> Any:
+        """NULL where none was declared."""
+        return dict(self.defaults).get(name.lower())
+
+    def has_default(self, name: str) -> bool:
+        return name.lower() in dict(self.defaults)
+
+    def is_required(self, name: str) -> bool:
+        return name.lower() in self.required
+
+
+NO_RULES = ColumnRules()
+
+
+@dataclass(frozen=True)
 class StreamDefinition:
     name: str
     columns: Schema
@@ -96,6 +119,7 @@ class StreamDefinition:
     heartbeat: HeartbeatRule
     retain: int | None  # ticks; None keeps everything
     source: ExternalData | None = None
+    rules: ColumnRules = NO_RULES
 
     @property
     def input_columns(self) -> Schema:
@@ -121,6 +145,8 @@ class TableDefinition:
     heartbeat: HeartbeatRule | None = None
     source: ExternalData | None = None
     log: ChangeSource | None = None
+    rules: ColumnRules = NO_RULES
+    enforced: bool = False  # whether the key is kept to
 
     @property
     def feed(self) -> StreamDefinition:
@@ -128,7 +154,7 @@ class TableDefinition:
         if self.operation is None or self.timestamp is None or self.domain is None or self.heartbeat is None:
             raise AssertionError(f"table {self.name} is not declared CHANGES BY")
         columns = (*self.columns, Field(self.operation, STRING))
-        return StreamDefinition(self.name, columns, self.timestamp, self.domain, self.heartbeat, None)
+        return StreamDefinition(self.name, columns, self.timestamp, self.domain, self.heartbeat, None, rules=self.rules)
 
 
 @dataclass(frozen=True)

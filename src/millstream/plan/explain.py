@@ -5,18 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from decimal import Decimal
 
 from millstream.kernel.joins.graph import JoinGraph
 from millstream.kernel.just_in_time.tree_shape import shown_shape
 from millstream.kernel.ordering.sort_keys import SortKey
 from millstream.kernel.ordering.window_functions import WindowCall
-from millstream.kernel.windows.time import Rows, Sessions
+from millstream.kernel.windows.time import RangeOn, Rows, Sessions
 from millstream.plan import nodes as lo
 from millstream.plan import physical as ph
 from millstream.plan.analysis.keys import split_condition
 from millstream.plan.analysis.patterns import pattern_of
 from millstream.plan.definitions import TimeDomain
-from millstream.types import Schema, show_schema
+from millstream.types import DATE, DataType, Schema, show_schema
 
 PLAIN_TICKS = TimeDomain(None)
 _SIZES = re.compile(r"(RANGE|SLIDE|TUMBLE|HOP|SESSION|-) (\d+)")
@@ -60,6 +61,9 @@ def describe(node: lo.Node, domain: TimeDomain = PLAIN_TICKS) -> str:
             return f"Filter {node.condition}"
         case lo.Project():
             return f"Project {', '.join(str(expression) for expression in node.expressions)}"
+        case lo.Unnest():
+            words = f"Unnest {node.input.schema[-1].name}{' with places' * node.position}"
+            return words + ", rows without elements too" * node.outer
         case lo.Join():
             return _join(node)
         case lo.AsofJoin():
@@ -79,7 +83,8 @@ def describe(node: lo.Node, domain: TimeDomain = PLAIN_TICKS) -> str:
         case ph.Constants():
             return f"Constants {', '.join(map(str, node.parameters))} of queries"
         case ph.QueryWindow():
-            return f"Window of each query, [{node.window.kind.upper()}]"
+            kind = "RANGE of each input" if node.window.instants else f"[{node.window.kind.upper()}]"
+            return f"Window of each query, {kind}"
         case ph.Expand():
             return "Expand to queries"
         case ph.CellSelection():
@@ -158,12 +163,24 @@ def shown_keys(keys: Sequence[SortKey], schema: Schema) -> str:
     )
 
 
+def _distance(within: int | float, kind: DataType) -> str:
+    """How far values of a type lie apart, as people write it."""
+    if kind.is_temporal:
+        return TimeDomain(86_400_000_000 if kind == DATE else 1).duration(int(within))
+    return str(Decimal(within).scaleb(-kind.scale)) if kind.is_decimal else str(within)
+
+
 def _window(node: lo.Window, domain: TimeDomain) -> str:
     window = node.window
     if isinstance(window, Rows) and window.partition:
         names = ", ".join(node.schema[index].name for index in window.partition)
         slide = f" SLIDE {window.slide}" if window.slide != 1 else ""
         return f"[PARTITION BY {names} ROWS {window.rows}{slide}] key {names}"
+    if isinstance(window, RangeOn):
+        names = ", ".join(node.schema[index].name for index in window.partition)
+        kind, half_open = node.schema[window.column].type, " HALF OPEN" * window.half_open
+        shown = f"RANGE {_distance(window.within, kind)} ON {node.schema[window.column].name}{half_open}"
+        return f"[PARTITION BY {names} {shown}] key {names}" if names else f"[{shown}]"
     shown, key = str(window), ""
     if isinstance(window, Sessions) and window.partition:
         names = ", ".join(node.schema[index].name for index in window.partition)

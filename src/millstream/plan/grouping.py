@@ -41,7 +41,7 @@ from millstream.kernel.scalar.expressions import (
 )
 from millstream.kernel.sharing.keyed_selection import equality_key
 from millstream.kernel.sharing.query_windows import SizedWindow
-from millstream.kernel.windows.time import Now, Rows, Sessions, UserWindow
+from millstream.kernel.windows.time import Now, RangeOn, Rows, Sessions, UserWindow
 from millstream.plan import nodes as lo
 from millstream.plan import physical as ph
 from millstream.plan.analysis.monotonic import is_non_retroactive
@@ -54,7 +54,7 @@ from millstream.plan.own_columns import (
     with_general_constants,
     with_general_labels,
 )
-from millstream.plan.own_windows import parametrised_window
+from millstream.plan.own_windows import parametrised_window, stamped_join
 from millstream.plan.parted import PartRows, part_schema, put_together
 from millstream.plan.tags import TAGS
 from millstream.types import BIGINT, BOOLEAN, STRING, DataType
@@ -142,12 +142,14 @@ def _split_at_window(plan: lo.Node, cut: Cut) -> Split | None:
     """What queries select of a stream is the same, however long it stays in their windows. What fails does so as long
     as it stays, so that nothing of it may."""
     scans = [node for node in plan.walk() if isinstance(node, lo.Window) and isinstance(node.input, lo.StreamScan)]
-    if len(scans) != 1 or any(is_parametrised(e) for node in plan.walk() for e in node.computed):
+    if not scans or any(is_parametrised(e) for node in plan.walk() for e in node.computed):
         return None
     taken = parametrised_window(scans[0].window)
     if taken is None:
         return None
     window, sizes = taken
+    if len(scans) > 1:
+        sizes = sizes[:1] * len(scans)  # as many as there are windows
     if cut == "everywhere":
         plan, constants = with_general_constants(plan, _differs_in_selections, sizes)
         if not constants:
@@ -155,16 +157,34 @@ def _split_at_window(plan: lo.Node, cut: Cut) -> Split | None:
     else:
         plan, constants = with_general_labels(plan, len(sizes))
     found = _split(taken_apart(plan), cut)
-    if found is None or found.core != scans[0]:
+    if found is None or (len(scans) == 1 and found.core != scans[0]):
         return None
     row_wise = takewhile(lambda node: isinstance(node, lo.Filter | lo.Project), found.above)
     if any(map(can_fail, (found.condition, *found.columns, *(e for node in row_wise for e in node.computed)))):
         return None
+    if len(scans) > 1:
+        return _with_windows_of_join(found, len(scans), constants, cut)
     if isinstance(scans[0].window, Rows):
         return _with_counted_rows(replace(found, constants=(*sizes, *constants), cut=cut), scans[0], scans[0].window)
     elements = replace(scans[0], window=Now())
     own = ph.QueryWindow(elements, window)
     return replace(found, core=elements, above=(own, *found.above), constants=(*sizes, *constants), cut=cut)
+
+
+def _with_windows_of_join(found: Split, scans: int, constants: tuple[Literal, ...], cut: Cut) -> Split | None:
+    """The sizes of the windows that are joined are the first parameters."""
+    joined = stamped_join(found.core)
+    if joined is None or len(joined.sizes) != scans:
+        return None
+    return replace(
+        found,
+        core=joined.core,
+        condition=joined.moved(found.condition),
+        columns=tuple(map(joined.moved, found.columns)),
+        above=(ph.QueryWindow(joined.core, joined.window), *found.above),
+        constants=(*joined.constants, *constants),
+        cut=cut,
+    )
 
 
 def _with_counted_rows(found: Split, scan: lo.Window, window: Rows) -> Split:
@@ -302,7 +322,7 @@ def _takes_back(node: lo.Node) -> bool:
     if isinstance(node, lo.TableScan):
         return node.nature not in ("APPEND ONLY", "STATIC")
     if isinstance(node, lo.Window):
-        return isinstance(node.window, Rows | Sessions)
+        return isinstance(node.window, Rows | Sessions | RangeOn)
     return isinstance(node, lo.Distinct | lo.SetOperation | lo.RelationToStream) or (
         isinstance(node, lo.Join) and node.join != "inner"
     )
@@ -391,7 +411,7 @@ def can_be_lifted(node: lo.Node) -> bool:
             return False
         case lo.Filter() | lo.Project() | lo.Distinct() | lo.RelationToStream() | lo.Window() | lo.Top() | lo.Over():
             return True
-        case ph.Matches() | ph.RankedTree():
+        case lo.Unnest() | ph.Matches() | ph.RankedTree():
             return True
         case lo.Aggregate():
             return bool(node.keys) or all(

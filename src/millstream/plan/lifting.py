@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from millstream.kernel.ordering.sort_keys import RowOrder
 from millstream.kernel.scalar.expressions import Column, Expression, Literal, Parameter, shift_columns
 from millstream.kernel.sharing.query_windows import SizedWindow
-from millstream.kernel.windows.time import Rows, Sessions
+from millstream.kernel.windows.time import RangeOn, Rows, Sessions
 from millstream.plan import nodes as lo
 from millstream.plan import physical as ph
 from millstream.plan.analysis.time_order import goes_by_order
@@ -61,6 +61,8 @@ def lift(split: Split, key: Expression | None, shapes: Mapping[str, Expression],
             upper.add(node, last=False)
         return Lifted(cells.checked(upper.plan), expanded=False, group=group, upper=upper.plan)
     lifting = _Lifting(selection, key is not None, group, window=window)
+    if window is not None and window.instants:
+        lifting.show_in_window()  # while the instants of elements are there
     lifting.project(split.columns, split.names)
     for node in above:
         lifting.add(node, last=node is above[-1])
@@ -157,6 +159,10 @@ class _Lifting:
                 self.expand()
                 apart = replace(window, partition=(0, *(column + 1 for column in window.partition)))
                 self.plan = lo.Window(self.plan, apart)
+            case lo.Window(window=RangeOn() as window):
+                self.expand()
+                partition = (0, *(column + 1 for column in window.partition))
+                self.plan = lo.Window(self.plan, replace(window, column=window.column + 1, partition=partition))
             case lo.Top():
                 self._top(node)
             case lo.Over():

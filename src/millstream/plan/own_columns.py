@@ -98,27 +98,16 @@ def _is_inner(node: lo.Node) -> bool:
     return isinstance(node, lo.Join) and node.join == "inner"
 
 
-# What is computed in the same way from columns: functions may want constants, or be computed otherwise with them.
-_PLAIN = {
-    "=",
-    "<>",
-    "<",
-    "<=",
-    ">",
-    ">=",
-    "<=>",
-    "+",
-    "-",
-    "*",
-    "/",
-    "%",
-    "coalesce",
-    "||",
-    "concat",
-    "and",
-    "or",
-    "not",
-}
+# What is computed in the same way from columns: other functions may want constants, or be computed otherwise with them.
+_PLAIN = frozenset(
+    (
+        *("=", "<>", "<", "<=", ">", ">=", "<=>", "and", "or", "not"),
+        *("+", "-", "*", "/", "%", "div", "pmod", "&", "|", "^", "shiftleft", "shiftright"),
+        *("abs", "sign", "power", "atan2", "floor", "ceil", "sqrt", "greatest", "least", "coalesce"),
+        *("||", "concat", "concat_ws", "upper", "lower", "trim", "length", "substring", "left", "right"),
+        *("replace", "instr", "locate", "startswith", "endswith", "contains"),
+    )
+)
 
 
 def _taking(taken: list[Literal]) -> Callable[[Expression], Expression]:

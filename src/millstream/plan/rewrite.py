@@ -10,6 +10,7 @@ from millstream.plan.rules.add_consumers import add_consumers
 from millstream.plan.rules.blank_unread import blank_unread
 from millstream.plan.rules.commute_windows import commute_windows
 from millstream.plan.rules.context import ANY, Context, JoinChoice, Rule
+from millstream.plan.rules.fold_constants import fold_constants
 from millstream.plan.rules.foretell_negation import foretell_negation
 from millstream.plan.rules.gather_joins import gather_joins
 from millstream.plan.rules.limit_ranks import limit_ranks
@@ -26,6 +27,7 @@ from millstream.plan.rules.share_windows import share_windows
 from millstream.plan.verify import Verifier
 
 RULES: tuple[Rule, ...] = (
+    fold_constants,  # before what fails is placed: what has a value does not
     blank_unread,  # required: what nobody reads must not fail, and need not be placed
     place_failures,  # required, before all that moves anything: what fails is fixed here, whatever is moved later
     blank_unread,  # required: what was placed reads less than what was there before

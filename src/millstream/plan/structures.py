@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 
 from millstream.kernel.aggregation.aggregate import Aggregate
 from millstream.kernel.aggregation.combined import CombinedAggregate
+from millstream.kernel.joins.asof import AsofJoin
 from millstream.kernel.joins.existence import ExistenceJoin
 from millstream.kernel.joins.pairwise import InnerJoin, NonRetroactiveJoin
 from millstream.kernel.just_in_time.producers import Producer, ProducerOutput
@@ -20,13 +21,18 @@ from millstream.kernel.lazy.matched_selection import MatchedSelection
 from millstream.kernel.lazy.matches import Matches
 from millstream.kernel.lazy.ranked_tree import RankedTree
 from millstream.kernel.lazy.tree_selection import TreeSelection
+from millstream.kernel.multiway.half_join import HalfJoin
 from millstream.kernel.multiway.join_tree import JoinTree
 from millstream.kernel.multiway.stem_join import StemJoin
 from millstream.kernel.operator import Operator
+from millstream.kernel.ordering.ordered_operator import OrderedOperator
 from millstream.kernel.relational import linear
 from millstream.kernel.relational.change_log import ChangeLog
 from millstream.kernel.relational.failures import Checked, Failing, Failures
+from millstream.kernel.relational.keyed_change_log import KeyedChangeLog
 from millstream.kernel.relational.multiplicity import DirectMultiplicity, DistinctStar, Multiplicity, SetOperation
+from millstream.kernel.relational.runs import CountedRuns
+from millstream.kernel.relational.unnest import Unnest
 from millstream.kernel.sharing.cells import CellSelection
 from millstream.kernel.sharing.expand import Expand
 from millstream.kernel.sharing.expanded_selection import ExpandedSelection
@@ -43,6 +49,7 @@ from millstream.kernel.windows.sessions import SessionWindow
 from millstream.kernel.windows.streams import ChangeStream, EverySlide
 from millstream.kernel.windows.time import NegativeTimeWindow, TimeWindow
 from millstream.kernel.windows.user_window import DefinedWindow
+from millstream.kernel.windows.values import ValueWindow
 
 FIFO, BY_EXPIRY, BY_VALUE, DELTA, TREE = "FIFO", "by expiry", "by value", "delta*", "ranked tree"
 
@@ -55,17 +62,20 @@ _KINDS: Mapping[type, str] = {
     linear.Shorten: "window",
     linear.UnionAll: "set",
     linear.OneRow: "source",
+    linear.Values: "source",
     TimeWindow: "window",
     NegativeTimeWindow: "window",
     RowsWindow: "window",
     SessionWindow: "window",
     DefinedWindow: "window",
+    ValueWindow: "window",
     WindowBounds: "window",
     QueryWindows: "window",
     Elements: "stream",
     ChangeStream: "stream",
     EverySlide: "stream",
     ChangeLog: "table",
+    KeyedChangeLog: "table",
     TreeSelection: "aggregate",
     RankedTree: "aggregate",
     Aggregate: "aggregate",
@@ -81,9 +91,14 @@ _KINDS: Mapping[type, str] = {
     InnerJoin: "join",
     NonRetroactiveJoin: "join",
     ExistenceJoin: "join",
+    AsofJoin: "join",
+    HalfJoin: "join",
+    Unnest: "join",  # of a row with the values of its list
     Producer: "join",
     ProducerOutput: "join",
+    OrderedOperator: "order",
     DistinctStar: "distinct",
+    CountedRuns: "distinct",
     Failing: "errors",
     Failures: "errors",
     Checked: "errors",
@@ -91,7 +106,7 @@ _KINDS: Mapping[type, str] = {
 
 
 def kind_of(operator: Operator) -> str:
-    """In one word; "operator" for those that nobody has named."""
+    """In one word; "operator" for those of somebody else."""
     if isinstance(operator, Multiplicity | DirectMultiplicity):
         return "distinct" if operator.operation == SetOperation.DISTINCT else "set"
     return next((kind for known, kind in _KINDS.items() if isinstance(operator, known)), "operator")
@@ -105,9 +120,11 @@ def structure_of(operator: Operator) -> str | None:
         case ExistenceJoin():
             presence = DELTA if isinstance(operator.presence, DistinctStar) else BY_VALUE
             return _together([synopsis_name(operator.synopsis), presence])
-        case NonRetroactiveJoin() | ChangeLog():
+        case HalfJoin():
+            return synopsis_name(operator.synopsis)
+        case NonRetroactiveJoin() | ChangeLog() | KeyedChangeLog() | AsofJoin() | OrderedOperator() | CountedRuns():
             return BY_VALUE
-        case RowsWindow() | SessionWindow():
+        case RowsWindow() | SessionWindow() | ValueWindow():
             return FIFO
         case DistinctStar():
             return DELTA

@@ -20,9 +20,11 @@ from millstream.kernel.relational import (
     checked_cells,
     compacted_cells,
     failures,
+    keyed_change_log,
     linear,
     multiplicity,
     runs,
+    unnest,
 )
 from millstream.kernel.scalar import expressions as ex
 from millstream.kernel.scalar.functions_user import UserCall, UserFunction
@@ -36,7 +38,7 @@ from millstream.kernel.sharing import (
     query_windows,
     rows_of_queries,
 )
-from millstream.kernel.windows import bounds, elements, sample, sessions, streams, user_window
+from millstream.kernel.windows import bounds, elements, sample, sessions, streams, user_window, values
 from millstream.kernel.windows import rows as rows_window
 from millstream.kernel.windows import time as window
 from millstream.plan import nodes as lo
@@ -64,6 +66,7 @@ TAGS: Mapping[type, str] = {
     lo.StreamScan: "StreamScan",
     lo.TableScan: "TableScan",
     lo.Top: "Top",
+    lo.Unnest: "Unnest",
     lo.Values: "Values",
     lo.Window: "Window",
     aggregate_calls.AggregateCall: "WindowAggregate",
@@ -78,6 +81,7 @@ TAGS: Mapping[type, str] = {
     window.Range: "Range",
     window.Rows: "Rows",
     window.Sessions: "Sessions",
+    window.RangeOn: "RangeOn",
     window.Tumble: "Tumble",
     window.Unbounded: "Unbounded",
     window.UserWindow: "UserWindow",
@@ -131,6 +135,7 @@ STEP_TAGS: Mapping[type, str] = {
     combined.CombinedAggregate: "combinedaggregate",
     ranked_tree.RankedTree: "rankedtree",
     change_log.ChangeLog: "changelog",
+    keyed_change_log.KeyedChangeLog: "keyedchangelog",
     elements.Elements: "elements",
     asof.AsofJoin: "asofjoin",
     existence.ExistenceJoin: "existencejoin",
@@ -145,6 +150,7 @@ STEP_TAGS: Mapping[type, str] = {
     linear.Stamp: "stamp",
     linear.UnionAll: "unionall",
     linear.Values: "values",
+    unnest.Unnest: "unnest",
     matches.Matches: "matches",
     multiplicity.DirectMultiplicity: "directmultiplicity",
     multiplicity.DistinctStar: "distinctstar",
@@ -156,6 +162,7 @@ STEP_TAGS: Mapping[type, str] = {
     sample.Sample: "sample",
     sessions.SessionWindow: "sessionwindow",
     user_window.DefinedWindow: "definedwindow",
+    values.ValueWindow: "valuewindow",
     over.Over: "over",
     top.Top: "top",
     bounds.NegativeWindowBounds: "negativewindowbounds",

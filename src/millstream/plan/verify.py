@@ -15,7 +15,7 @@ from collections.abc import Iterator
 
 from millstream.kernel.just_in_time.tree_shape import Nesting
 from millstream.kernel.scalar.expressions import Column, Expression, memoized
-from millstream.kernel.windows.time import Rows, Sessions
+from millstream.kernel.windows.time import RangeOn, Rows, Sessions
 from millstream.plan import nodes as lo
 from millstream.plan import physical as ph
 from millstream.plan.analysis.patterns import Pattern, pattern_of
@@ -63,7 +63,7 @@ def mistakes(node: lo.Node) -> Iterator[str]:
         for expression in expressions:
             yield from _misread(expression, row)
     match node:
-        case lo.Window(window=Rows() | Sessions() as window):
+        case lo.Window(window=Rows() | Sessions() | RangeOn() as window):
             if not all(0 <= index < len(node.schema) for index in window.partition):
                 yield f"a window is partitioned by columns {window.partition} of {len(node.schema)}"
         case ph.ManyJoin():

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import partial
 from typing import Any
 
@@ -48,6 +48,8 @@ from millstream.query import PlanChange, Query
 from millstream.settings import Settings
 from millstream.state.snapshot import Catalog
 
+_OF_CORES = tuple(part.name for part in fields(JoinChoice))  # the settings that decide how cores are joined
+_CHOSEN = "chosen"  # in what is said of a core: what was chosen about its joins is not what its queries came with
 _SAMPLE = 16  # queries whose conditions tell what all of them want
 
 _log = logging.getLogger(__name__)
@@ -103,7 +105,7 @@ class GroupReplanning:
         return self._engine.groups.get(identity)
 
     def _inputs(self, group: Group) -> frozenset[str]:
-        return frozenset(source.name for source in lo.sources(group.split.core))
+        return frozenset(source.feed for source in lo.sources(group.split.core))
 
     def consider(self, group: Group, margin: float, statistics: Statistics | None = None) -> bool:
         """Plan the core of a group again by the statistics of now, or by others, and have the group move to that plan
@@ -115,22 +117,58 @@ class GroupReplanning:
         if group.filling or engine.groups.tables.has_waiting(group):
             return False
         said = None if group.core_said is None else group.core_said["statistics"]
-        if statistics is None and not self._known.have_changed(group.identity, inputs, said):
-            return False
-        found = engine.sources.statistics(inputs) if statistics is None else statistics
-        core, how = self._planned(group, self._session.settings_of(entries[0]), found)
+        known = engine.sources.statistics(inputs)
+        if statistics is None:
+            if not _streams(group.split.core) <= known.keys():
+                return False  # nothing is known of a stream that has no rows yet
+            if not self._known.have_changed(group.identity, inputs, said):
+                return False
+        found = known if statistics is None else statistics
+        core, how = self._planned(group, self._choice(group, self._session.settings_of(entries[0])), found)
         gain = self._gain(group, core, found)
-        queries = self._queries(group)
         if gain < margin or core == self._core(group):
-            _note(queries, last_move(entries[0]))
+            _note(self._queries(group), last_move(entries[0]))
             return False
         change = PlanChange("moving", engine.snapshot.epoch, f"its group's plan costs {gain:.1f} times as much")
-        target = group.by_core(None, None) if core == group.split.core else group.by_core(core, how)
+        return self._move_to(group, core, how, change, statistics, weighed=statistics is None)
+
+    def change_setting(self, group: Group, name: str, value: object) -> str:
+        """Plan the core of a group again under another setting, and have the group move to that plan, whether it is
+        better or not; tells what comes of it."""
+        entries, queries = self._entries(group), self._queries(group)
+        is_running = bool(entries) and not self.is_moving(group) and not group.filling
+        if not is_running or self._engine.groups.tables.has_waiting(group):
+            return "stays: it is not running"
+        if name not in _OF_CORES:
+            return f"stays: queries that share a plan keep their {name}"
+        choice = self._choice(group, self._session.settings_of(entries[0]))
+        statistics = self._engine.sources.statistics(self._inputs(group))
+        core, how = self._planned(group, JoinChoice(**{**asdict(choice), name: value}), statistics)
+        if not has_choice(group.split.core) or core == self._core(group):
+            return "stays: its plan is the same"
+        change = PlanChange("moving", self._engine.snapshot.epoch, f"SET {name} = {value}")
+        self._move_to(group, core, {**how, _CHOSEN: True}, change, statistics, weighed=False)
+        return str(queries[0].plan_change or change)
+
+    def _move_to(
+        self,
+        group: Group,
+        core: lo.Node,
+        how: dict[str, Any],
+        change: PlanChange,
+        statistics: Statistics | None,
+        *,
+        weighed: bool,
+    ) -> bool:
+        """Have a group move to another core, from history or with the state that it has; tells whether it does."""
+        queries, inputs = self._queries(group), self._inputs(group)
+        is_first = core == group.split.core and _CHOSEN not in how
+        target = group.by_core(None, None) if is_first else group.by_core(core, how)
         if not _is_laid_out_alike(group, target):
             self._stay(queries, change, "answers would be kept in another way")
             return False
         past, reason = self._past(group, queries, target)
-        if reason is None and statistics is None and (reason := why_not_yet(engine, inputs, entries[0], past)):
+        if reason is None and weighed and (reason := why_not_yet(self._engine, inputs, self._entries(group)[0], past)):
             self._known.forget(group.identity)
             self._stay(queries, change, reason)
             return False
@@ -185,11 +223,18 @@ class GroupReplanning:
         found = ((query, query.template) for query in self._registry)
         return [query for query, of in found if isinstance(of, GroupTemplate) and of.group is group]
 
-    def _planned(self, group: Group, settings: Settings, statistics: Statistics) -> tuple[lo.Node, dict[str, Any]]:
+    def _choice(self, group: Group, settings: Settings) -> JoinChoice:
+        """What was chosen about the joins of a group: when it was begun, or since then."""
+        if group.core_said is not None and _CHOSEN in group.core_said:
+            return JoinChoice(**group.core_said["choice"])
+        return JoinChoice(settings.join_plan, settings.jit, settings.jit_detection)
+
+    def _planned(self, group: Group, choice: JoinChoice, statistics: Statistics) -> tuple[lo.Node, dict[str, Any]]:
         """Another plan for the core, and what it is made by."""
-        jit = "off" if _keeps_matches(group) else settings.jit
-        choice = JoinChoice(settings.join_plan, jit, settings.jit_detection)
-        said = {"statistics": statistics_entry(statistics), "choice": asdict(choice)}
+        choice = replace(choice, jit="off") if _keeps_matches(group) else choice
+        said: dict[str, Any] = {"statistics": statistics_entry(statistics), "choice": asdict(choice)}
+        if group.core_said is not None and _CHOSEN in group.core_said:
+            said[_CHOSEN] = True
         return core_of(group.split.core, said, self._engine.runner.planner.shards), said
 
     def _gain(self, group: Group, core: lo.Node, statistics: Statistics) -> float:
@@ -296,6 +341,10 @@ class GroupReplanning:
         if queries:
             others = f" and {len(queries) - 1} others of its group" if len(queries) > 1 else ""
             _log.info("query %s%s: %s", queries[0].name, others, change)
+
+
+def _streams(core: lo.Node) -> set[str]:
+    return {node.name for node in core.walk() if isinstance(node, lo.StreamScan)}
 
 
 def _is_laid_out_alike(group: Group, target: Group) -> bool:

@@ -24,9 +24,9 @@ from millstream.language.literal_masks import (
     with_marks,
 )
 from millstream.language.statement_parser import parse_query
-from millstream.plan import physical as ph
 from millstream.plan.grouping import Cut, Shape, Split, generalised, shape_of, split
 from millstream.plan.lowering.matches import LazyPlan, is_fragile
+from millstream.plan.own_windows import have_room
 from millstream.queries.planner import Planned, Planner
 from millstream.queries.templates import GroupTemplate
 from millstream.types import BOOLEAN, STRING, DataType
@@ -88,7 +88,7 @@ class KnownText:
             return True
         sizes = [values[at] for at in split.window.sizes]
         are_sizes = all(isinstance(size, int) and 0 < size < _LONGEST for size in sizes)
-        return are_sizes and (not isinstance(split.core, ph.SizedRows) or split.core.has_room_for(sizes[0]))
+        return are_sizes and have_room(split.core, [size for size in sizes if isinstance(size, int)])
 
 
 @dataclass(frozen=True, eq=False)

@@ -82,7 +82,7 @@ class LivePlans:
     """Knows which queries show which edges."""
 
     def __init__(
-        self, engine: Engine, registry: Registry, choice: SharingChoice, label_of: Callable[[str], str] = str
+        self, engine: Engine, registry: Registry, choice: SharingChoice, label_of: Callable[[str], str]
     ) -> None:
         self._engine, self._registry, self._choice, self._label_of = engine, registry, choice, label_of
         self._live = LivePlan(engine.commits, engine.shared_plan, engine.reports)
@@ -123,7 +123,7 @@ class LivePlans:
         runs where it is only measured."""
         if measured:
             return self._of_pipeline(*self._own_plan(bound, planner), _NOT_YET)
-        statistics = self._engine.sources.statistics({source.name for source in sources(bound.plan)})
+        statistics = self._engine.sources.statistics({source.feed for source in sources(bound.plan)})
         chosen = self._choice.chosen([*self._choice.memberships(bound, planner, statistics)], planner.settings)
         if chosen is not None:
             return self._of_pipeline(chosen.group.edge, chosen.group.pipeline, _NOT_YET)

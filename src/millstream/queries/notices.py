@@ -10,10 +10,12 @@ the answer is made of what came from K on, and the author is told.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
+
+import polars as pl
 
 from millstream.catalog.entries import Declarations, Entry
 from millstream.engine.engine import Engine
@@ -30,6 +32,8 @@ from millstream.plan.analysis.lifetime import OPEN, Counting, can_be_counted, co
 from millstream.plan.lowering.lower import Lowering
 from millstream.plan.lowering.matches import is_fragile
 from millstream.plan.lowering.options import Options
+
+ReadSegment = Callable[[str], pl.DataFrame]
 
 
 def check_now(past: Past, now: int, bound: BoundQuery) -> None:
@@ -50,15 +54,16 @@ def of_the_past(engine: Engine, bound: BoundQuery) -> Past:
     # What fails counts from the first answerable instant on; where that is not known yet, from what is kept on at the
     # earliest.
     first = past.first if past.unseen is None else max(past.kept.values())
-    return replace(past, counted=max(first, engine.sources.first_answerable({s.name for s in lo.sources(bound.plan)})))
+    return replace(past, counted=max(first, engine.sources.first_answerable({s.feed for s in lo.sources(bound.plan)})))
 
 
 def _of_the_past(engine: Engine, bound: BoundQuery) -> Past:
-    sources = {source.name for source in lo.sources(bound.plan)}
+    sources = {source.feed for source in lo.sources(bound.plan)}
     final, kept = engine.sources.final(sources, engine.snapshot), {}
     for node in bound.plan.walk():
         if isinstance(node, lo.StreamScan) and (cut := engine.retention.lost_before(node.name)) > 0:
-            kept[node.name] = max(cut, final - (engine.sources.retain_of(node.name) or 0))
+            retain = engine.sources.retain_of(node.name)
+            kept[node.name] = cut if retain is None else max(cut, final - retain)
     if not kept:
         return Past()
     past = Past(kept)
@@ -83,7 +88,7 @@ def shortest_past(engine: Engine, bound: BoundQuery, past: Past) -> Past:
     if counts or is_fragile(bound.plan):
         return past
     streams = {node.name for node in bound.plan.walk() if isinstance(node, lo.StreamScan)}
-    final = engine.sources.final({source.name for source in lo.sources(bound.plan)}, engine.snapshot)
+    final = engine.sources.final({source.feed for source in lo.sources(bound.plan)}, engine.snapshot)
 
     def since(first: int) -> Past:
         kept = {stream: max(first, past.kept.get(stream, 0)) for stream in streams}
@@ -122,7 +127,7 @@ def counted_by(plan: lo.Node, past: Past) -> tuple[Counting, ...]:
     return tuple(Counting(windows[place], since, before) for place, since, before in past.unseen)
 
 
-def found_by_counting(plan: lo.Node, past: Past, options: Options, engine: Engine, states: StateNames) -> int:
+def found_by_counting(plan: lo.Node, past: Past, options: Options, read: ReadSegment, states: StateNames) -> int:
     """The first answerable instant of a query by what its windows have counted; OPEN as long as that is not enough."""
     lowering = Lowering(plan, options)
 
@@ -130,7 +135,7 @@ def found_by_counting(plan: lo.Node, past: Past, options: Options, engine: Engin
         if not can_be_counted(window):
             return INF
         kept = states.get(lowering.edge_of_window(window), {}).items()
-        found = [engine.store.read(name) for key, names in kept if key.endswith(f"/{COVERED}") for name in names]
+        found = [read(name) for key, names in kept if key.endswith(f"/{COVERED}") for name in names]
         return next((at for frame in found if (at := frame[AT].item()) is not None), OPEN)
 
     last = influence(plan, past.lost, covered)
@@ -142,8 +147,8 @@ def counted_now(engine: Engine, bound: BoundQuery, past: Past, options: Options,
     options = replace(options, counting=counted_by(bound.plan, past))
     found: list[int] = []
 
-    def read(states: StateNames) -> None:
-        found.append(found_by_counting(bound.plan, past, options, engine, states))
+    def read(states: StateNames, read_segment: ReadSegment) -> None:
+        found.append(found_by_counting(bound.plan, past, options, read_segment, states))
 
     is_stream = bound.kind == "stream" and is_fragile(bound.plan)
     rows = engine.evaluation.evaluate(bound.plan, replace(options, is_open=is_stream), now, past.kept, read)

@@ -86,7 +86,7 @@ class Planner:
         """By the statistics of now, or by those that a query was planned by first. The tree may be of a part of the
         text."""
         found = self.planned(text, tree, kinds, statistics)
-        self.session.on_read({source.name for source in lo.sources(found.unplanned.plan)})
+        self.session.on_read({source.feed for source in lo.sources(found.unplanned.plan)})
         return found
 
     def planned(
@@ -100,7 +100,7 @@ class Planner:
 
     def _statistics(self, plan: lo.Node) -> dict[str, SourceStatistics]:
         """What the engine knows of the sources of a plan, and what is kept and joined of them already."""
-        read = {source.name for source in lo.sources(plan)}
+        read = {source.feed for source in lo.sources(plan)}
         known = self.engine.sources.statistics(read)
         joins = [node for node in plan.walk() if isinstance(node, lo.Join)]
         if joins:

@@ -6,6 +6,7 @@ worked through the past; of the second there is an entry, and its plan must find
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
@@ -28,7 +29,7 @@ from millstream.queries.modes import Modes, kept_windows, options_of, steps_of
 from millstream.queries.notices import counted_by, found_by_counting, of_the_past, past_in, with_past
 from millstream.queries.planner import ORDERED, Planned, Planner
 from millstream.queries.registry import Registry
-from millstream.queries.sharing_choice import SharingChoice
+from millstream.queries.sharing_choice import SharingChoice, WantedRows
 from millstream.queries.templates import GroupTemplate, Templates
 from millstream.queries.weighing import last_move
 from millstream.query import Query, QueryContext
@@ -151,7 +152,8 @@ class Registration:
     ) -> Query | None:
         group = self._choice.group(known.split, known.shape, self._planner.options)
         is_new = group.edge not in self._engine.groups
-        if is_new and (recorded is not None or not self._choice.is_to_begin(group, self._session.settings)):
+        wanted = WantedRows(known.shape.name, known.values)
+        if is_new and (recorded is not None or not self._choice.is_to_begin(group, self._session.settings, wanted)):
             return None
         past = of_the_past(self._engine, known.planned.bound) if recorded is None else recorded
         # How far a window of another size would reach is not known without binding it.
@@ -247,7 +249,7 @@ class Registration:
             engine.attach(bound.plan, options, past.kept)
         own = Eager(engine.reader, kept["edge"], bound.schema, bound.kind == "stream", reason=reason)
         query = self._added(new, own)
-        query.finding = partial(found_by_counting, bound.plan, past, options, engine)
+        query.finding = partial(found_by_counting, bound.plan, past, options, engine.store.read)
         return query
 
     def _added(self, new: Candidate, materialization: Materialization) -> Query:
@@ -322,8 +324,9 @@ class Registration:
         lazy, found = shared
         shape, values = shape_of(found)
         group = self._choice.group(found, shape, planned.planner.options)
-        if not self._choice.is_to_share(group, settings):
-            self._choice.note_own_plan(new.name, {group: 0.0})
+        wanted = WantedRows(shape.name, values)
+        if not self._choice.is_to_share(group, settings, wanted):
+            self._choice.note_own_plan(new.name, {group: wanted})
             return None
         if self._choice.differs_by_its_past(group, new.past):
             return None
@@ -334,31 +337,78 @@ class Registration:
     def _gather(self, group: Group, planner: Planner) -> None:
         """Have the queries come to a group that have run by plans of their own, as long as there was nothing to run
         on: afterwards it would have to be run again, and history may not have all of it any more."""
-        session, before, names = self._session, self._session.declared, self._choice.own_plans(group)
+        names = self._choice.own_plans(group)
+        moved = self._brought(group, names, planner, partial(self._has_seen_nothing, planner=planner))
+        for name in names:
+            if name not in moved:
+                self._choice.stays_apart(name, group)
+
+    def gather_late(self, group: Group, names: Sequence[str], is_free: Callable[[Query], bool]) -> list[Query]:
+        """Have queries come to a group that is there, whose history can be run at once for them; gives those that
+        have."""
+        engine, planner = self._engine, self._planner
+        if group.filling or engine.groups.tables.has_waiting(group) or engine.backfills.is_due(group.pipeline):
+            return []
+        may_come = partial(self._has_whole_past, group=group, planner=planner)
+        moved = self._brought(
+            group, names, planner, lambda query, entry: is_free(query) and may_come(query, entry), running=True
+        )
+        return [query for name in moved if (query := self._registry.get(name)) is not None]
+
+    def _has_whole_past(self, query: Query, entry: Entry, group: Group, planner: Planner) -> bool:
+        """Whether a query that runs is answered in the same way by its group, from the first instant on."""
+        past = of_the_past(self._engine, query.bound)
+        is_running = not query.is_filling and query.error is None and not is_fragile(query.bound.plan)
+        is_same = entry["settings"] == asdict(planner.settings) and query.mode == "eager" and query.member_of is None
+        is_whole = query.past == past == WHOLE and not self._choice.differs_by_its_past(group, past)
+        return is_running and is_same and is_whole
+
+    def _brought(
+        self,
+        group: Group,
+        names: Sequence[str],
+        planner: Planner,
+        may_come: Callable[[Query, Entry], bool],
+        *,
+        running: bool = False,
+    ) -> set[str]:
+        """Have those of some queries come to a group that may, by one commit; gives their names. The plans of queries
+        that are `running` go with another one, when these are asked by the group already."""
+        session, before = self._session, self._session.declared
         first, moving = self._engine.groups.tables.next_query(group), list[_Move]()
+        admitter, edges = self._engine.admitter, list[str]()
         try:
             for name in names:
                 query, entry = self._registry.get(name), before.find("query", name)
-                if query is not None and entry is not None and self._has_seen_nothing(query, entry, planner):
+                if query is not None and entry is not None and may_come(query, entry):
                     moving += self._moves(query, entry, group, planner, first + len(moving))
             if moving:
                 coming = [(move.template.shape, move.row, move.past) for move in moving]
                 edges = [edge for move in moving for edge in move.query.materialization.edges]
-                self._engine.admitter.gather(group, coming, edges, session.declared.entries)
+                admitter.gather(group, coming, () if running else edges, session.declared.entries)
         except BaseException:
             session.declared = before
             for template in {move.template for move in moving}:
                 if not self._registry.number_of(template):
                     self._templates.forget(template)
             raise
-        for name in names:
-            self._choice.forget(name)
+        try:
+            if running and moving:
+                admitter.admit()
+        finally:
+            self._have_come(moving)
+        if running and moving:
+            admitter.hide(edges, session.declared.entries)
+        return {move.query.name.lower() for move in moving}
+
+    def _have_come(self, moving: Sequence[_Move]) -> None:
         for move in moving:
             own = move.query.materialization
             (moved,) = self._templates.add_rows(move.template, move.row, lambda _, past=move.past: past)  # type: ignore[misc]
             move.query.join(moved)
             self._registry.add([move.query])
             self._modes.has_gone(move.query.name, own)
+            self._choice.forget(move.query.name)
 
     def _has_seen_nothing(self, query: Query, entry: Entry, planner: Planner) -> bool:
         as_now = entry["settings"] == asdict(planner.settings) and query.mode == "eager"

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from millstream.catalog.objects import CatalogOfObjects
-from millstream.errors import BindError, CatalogError, Place
+from millstream.errors import BindError, CatalogError, InputError, Place
 from millstream.names import shown_name, why_unusable
 from millstream.query import Query, TemplatePlan
 from millstream.settings import Settings
@@ -31,6 +31,18 @@ class Registry:
 
     def get(self, name: str) -> Query | None:
         return self._queries.get(name.lower())
+
+    def given(self, queries: object) -> list[Query]:
+        """Queries that are given as such or by name; all where none are."""
+        if queries is None:
+            return [*self]
+        if isinstance(queries, str | Query) or not isinstance(queries, Iterable):
+            raise InputError("several queries are a list", detail=f"got {type(queries).__name__}", hint="write [query]")
+        found = [self.find(query) if isinstance(query, str) else query for query in queries]
+        for query in found:
+            if not isinstance(query, Query):
+                raise InputError(f"a {type(query).__name__} is no query", hint="give queries, or their names")
+        return found
 
     def find(self, name: str, place: Place | None = None) -> Query:
         if name.lower() not in self._queries:

@@ -26,6 +26,7 @@ from functools import partial
 from millstream.catalog.entries import Declarations, Entry, statistics_entry, statistics_of
 from millstream.catalog.session import Session
 from millstream.engine.engine import Engine
+from millstream.engine.groups.group import Group
 from millstream.engine.history.handover import CannotHandOver
 from millstream.engine.history.move import Move
 from millstream.engine.materialization import Eager, Lazy, Materialization, Unmaterialized
@@ -45,8 +46,9 @@ from millstream.queries.group_replanning import GroupReplanning
 from millstream.queries.modes import Modes, kept_windows, options_of
 from millstream.queries.notices import of_the_past, shortest_past
 from millstream.queries.planner import ORDERED, Planned, Planner
-from millstream.queries.registration import statement_of
+from millstream.queries.registration import Registration, statement_of
 from millstream.queries.registry import Registry
+from millstream.queries.sharing_choice import SharingChoice
 from millstream.queries.templates import GroupTemplate
 from millstream.queries.weighing import (
     ARRIVED,
@@ -87,8 +89,16 @@ class _Replacement:
 class Replanning:
     """Looks after the plans of queries that have one of their own. All is done under the engine's lock."""
 
-    def __init__(self, planner: Planner, registry: Registry, modes: Modes) -> None:
+    def __init__(
+        self,
+        planner: Planner,
+        registry: Registry,
+        modes: Modes,
+        choice: SharingChoice,
+        registration: Registration,
+    ) -> None:
         self._planner, self._registry, self._modes = planner, registry, modes
+        self._choice, self._registration = choice, registration
         self._engine: Engine = planner.engine
         self._session: Session = planner.session
         self.groups = GroupReplanning(planner.engine, planner.session, registry)
@@ -130,7 +140,8 @@ class Replanning:
             self._looked |= grown
             reading = (query for query in self._registry if _has_choice(query))
             names = [query.name for query in reading if query.materialization.inputs & grown.keys()]
-            self._look([*names, *(_GROUP + identity for identity in self.groups.reading(grown))])
+            groups = dict.fromkeys((*self._choice.apart_from(), *self.groups.reading(grown)))
+            self._look([*names, *(_GROUP + identity for identity in groups)])
 
     def _has_grown(self, source: str, rows: int) -> bool:
         before = self._looked.get(source, 0)
@@ -150,6 +161,7 @@ class Replanning:
                 if name.startswith(_GROUP):
                     group = self.groups.find(name.removeprefix(_GROUP))
                     if group is not None:
+                        self.gather(group)
                         self.groups.consider(group, self.margin)
                 elif (query := self._registry.get(name)) is not None:
                     self.consider(query)
@@ -190,6 +202,20 @@ class Replanning:
                 return self._hand_over(new, reason, statistics)
             return self._begin(new, entry, past, weighed=statistics is None)
 
+    def gather(self, group: Group) -> int:
+        """Have queries come to a group that began before it was there, and keep plans of their own: for the group each
+        is one row more. Tells how many do."""
+        with self._engine.lock:
+            names = self._choice.apart_from().get(group.identity, ())
+            if not names or self.groups.is_moving(group):
+                return 0
+            change = PlanChange("moved", self._engine.snapshot.epoch, "others share a plan that serves it too")
+            moved = self._registration.gather_late(group, names, lambda query: not self.is_moving(query))
+            for query in moved:
+                self._known.forget(query.name.lower())
+                self._say(query, change)
+            return len(moved)
+
     def change_setting(self, query: Query, name: str, value: object) -> str:
         """Plan a query again under another setting, and have it move to that plan, whether it is better or not; tells
         what comes of it."""
@@ -215,6 +241,11 @@ class Replanning:
                     return f"stays: {reason}"
                 self._begin(new, entry, past, weighed=False)
             return str(query.plan_change or new.change)
+
+    def change_group(self, group: Group, name: str, value: object) -> str:
+        """The same for all queries of a group."""
+        with self._engine.lock:
+            return self.groups.change_setting(group, name, value)
 
     def _hand_over(self, new: _Replacement, reason: str, statistics: Statistics | None) -> bool:
         """Have a query move with the state of the plan that it has, where history is not enough; tells whether it

@@ -52,6 +52,6 @@ def _results(engine: Engine, context: QueryContext, queries: Sequence[Query], at
     rows, failed = members.rows(firsts, since, tick)
     if failed:
         raise failed[min(failed)]
-    found = members.at(rows, tick, context.options().max_rstream_rows)
+    found = members.at(rows, tick, engine.limits.answers)
     names = pa.array([query.name for query in queries], pa.string())
     yield found.set_column(0, QUERY_NAME, names.take(found.column(PLACE.name).combine_chunks()))

@@ -6,7 +6,7 @@ A group is one plan for all queries that differ only in what they select.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import polars as pl
 
@@ -37,6 +37,15 @@ WORTH_ONE_JOIN = 0.5
 MOST_PER_VALUE = 32
 
 
+@dataclass(frozen=True)
+class WantedRows:
+    """What a query wants of the rows of a core: by which shape and constants, and which part of them."""
+
+    shape: str
+    values: tuple[object, ...]
+    part: float = field(default=0.0, compare=False)
+
+
 @dataclass(frozen=True, eq=False)
 class Membership:
     """A group that a query could be in: as which row, and the part of the rows of the core that it wants."""
@@ -45,7 +54,11 @@ class Membership:
     shape: Shape
     values: tuple[object, ...]
     group: Group
-    wanted: float
+    part: float
+
+    @property
+    def wanted(self) -> WantedRows:
+        return WantedRows(self.shape.name, self.values, self.part)
 
 
 class SharingChoice:
@@ -54,8 +67,9 @@ class SharingChoice:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         # Queries with plans of their own, by the group they could be in: the part of its rows that each wants.
-        self._own_plans: dict[str, dict[str, float]] = {}
+        self._own_plans: dict[str, dict[str, WantedRows]] = {}
         self._could_be_in: dict[str, tuple[str, ...]] = {}  # by query: those groups
+        self._apart: dict[str, str] = {}  # queries that came before a group and kept their plans: the group
         self._values: dict[tuple[str, str], set[object]] = {}  # by group and shape: the values of keys
         # By group whose queries may have windows of any sizes: those that were asked for.
         self._sizes: dict[str, set[tuple[object, ...]]] = {}
@@ -130,27 +144,29 @@ class SharingChoice:
                 if len(known) < ENOUGH_SIZES:
                     known.add(tuple(each.values[place] for place in window.sizes))
 
-    def is_to_share(self, group: Group, settings: Settings, wanted: float = 0.0) -> bool:
-        """Whether a query should come to a group, given the part of the rows of the core that it wants."""
+    def is_to_share(self, group: Group, settings: Settings, wanted: WantedRows) -> bool:
+        """Whether a query should come to a group, given what it wants of the rows of the core. Those that want the same
+        have one plan without a group, too."""
         if settings.sharing == "on" or group.edge in self._engine.groups:
             return True
-        others = self._own_plans.get(group.identity, {})
+        others = {*self._own_plans.get(group.identity, {}).values()} - {wanted}
         if len(others) >= ENOUGH_TO_SHARE:
             return True
         if not others or len(sources(group.split.core)) < 2:
             return False
         # One join that looks at no more rows than the joins of all do, or one of all rows instead of several of some.
-        return has_lineage(group.split.core) or sum(others.values()) + wanted >= WORTH_ONE_JOIN
+        return has_lineage(group.split.core) or sum(other.part for other in others) + wanted.part >= WORTH_ONE_JOIN
 
-    def is_to_begin(self, group: Group, settings: Settings) -> bool:
+    def is_to_begin(self, group: Group, settings: Settings, wanted: WantedRows) -> bool:
         """Whether a further query should come to a group that is not there yet, and to no other before it: one that
         differs in constants of its condition only from all that could be in the group."""
         others = [self._could_be_in[name] for name in self._own_plans.get(group.edge, ())]
-        return bool(others) and all(edges[0] == group.edge for edges in others) and self.is_to_share(group, settings)
+        is_first = bool(others) and all(edges[0] == group.edge for edges in others)
+        return is_first and self.is_to_share(group, settings, wanted)
 
     def may_be_shared(self, memberships: list[Membership]) -> bool:
         """Whether a second query would be enough for a query to come to a group."""
-        cores = [each.group.split.core for each in memberships]
+        cores = [each.group.split.core for each in memberships if each.split.window is None]
         return any(len(sources(core)) > 1 and has_lineage(core) for core in cores)
 
     def differs_by_its_past(self, group: Group, past: Past) -> bool:
@@ -167,7 +183,7 @@ class SharingChoice:
         keeps = any(step.operator.distribution.keys is not None for step in group.below)
         return keeps and any(other.kept != past.kept for other in others)
 
-    def note_own_plan(self, name: str, groups: Mapping[Group, float]) -> None:
+    def note_own_plan(self, name: str, groups: Mapping[Group, WantedRows]) -> None:
         """A query has a plan of its own that could be in groups, of whose rows it wants a part."""
         self.forget(name)
         for group, wanted in groups.items():
@@ -178,8 +194,22 @@ class SharingChoice:
         """The queries that could be in a group."""
         return [*self._own_plans.get(group.identity, ())]
 
+    def stays_apart(self, name: str, group: Group) -> None:
+        """A query keeps its own plan, though its group is there now."""
+        self.forget(name)
+        self._apart[name.lower()] = group.identity
+
+    def apart_from(self) -> dict[str, list[str]]:
+        """By groups that are there the queries that could be in them, and have their own plans."""
+        groups = self._engine.groups
+        found = {group: [*names] for group, names in self._own_plans.items() if groups.get(group) is not None}
+        for name, identity in self._apart.items():
+            found.setdefault(identity, []).append(name)
+        return found
+
     def forget(self, name: str) -> None:
-        """A query is gone."""
+        """A query is gone, or has come to a group."""
+        self._apart.pop(name.lower(), None)
         for edge in self._could_be_in.pop(name.lower(), ()):
             others = self._own_plans[edge]
             del others[name.lower()]
@@ -189,7 +219,7 @@ class SharingChoice:
     def explain(self, bound: BoundQuery, planner: Planner) -> list[str]:
         """What a query would share if it were registered now, what it would add, and what would serve it."""
         engine, options = self._engine, planner.options
-        statistics = engine.sources.statistics({source.name for source in sources(bound.plan)})
+        statistics = engine.sources.statistics({source.feed for source in sources(bound.plan)})
         chosen = self.chosen([*self.memberships(bound, planner, statistics)], planner.settings)
         if chosen is not None:
             shape, group, constants = chosen.shape, chosen.group, chosen.values

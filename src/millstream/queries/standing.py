@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from functools import partial
 
+from millstream.catalog.comments import without_comments
 from millstream.catalog.session import Session
 from millstream.engine.engine import Engine
 from millstream.queries.bulk_registration import BulkRegistration
@@ -38,18 +39,24 @@ class StandingQueries:
         self._templates = templates = Templates(engine, session, registry, modes, choice, context)
         self._none_templates = none = NoneTemplates(engine, session, registry, modes, context)
         self.named = named = NamedTemplates(planner, registry, context)
-        self.plans = LivePlans(engine, registry, choice)
+        self.plans = LivePlans(engine, registry, choice, self._source_label)
         self.explaining = Explaining(engine, planner, choice, self.plans)
         self.registration = one = Registration(planner, registry, modes, choice, templates, context)
-        self.replanning = Replanning(planner, registry, modes)
+        self.replanning = Replanning(planner, registry, modes, choice, one)
         self.bulk = BulkRegistration(planner, registry, modes, choice, templates, none, one, named)
         recovered = TemplateRecovery(planner, modes, templates, none, named)
         self.recovery = Recovery(planner, registry, one, recovered, named, context, partial(self.drop, recorded=True))
+
+    def _source_label(self, source: str) -> str:
+        """A stream or table as it was declared."""
+        known = self._session.catalog.get(source)
+        return source if known is None else known.name
 
     def drop(self, query: Query, *, recorded: bool = False) -> None:
         """Forget a query and what only it needed; where there is a record of that already, the caller commits."""
         with self._engine.lock:
             self.registry.find(query.name)  # which another thread may just have dropped
+            self._forget_comments("query", [query.name])
             before = self._session.declared
             try:
                 if query.member_of is not None:
@@ -59,6 +66,12 @@ class StandingQueries:
                 self._session.declared = before
                 raise
             self._have_gone([query])
+
+    def _forget_comments(self, kind: str, names: Sequence[str]) -> None:
+        """By a commit of its own, since queries of groups go without one."""
+        declared = without_comments(self._session.declared, kind, names)
+        if declared is not self._session.declared:
+            self._session.declare(declared)
 
     def _drop(self, query: Query, *, recorded: bool) -> None:
         match query.template:
@@ -83,6 +96,8 @@ class StandingQueries:
         with self._engine.lock:
             self.named.find(named.name)
             queries = [*named]
+            self._forget_comments("query", [query.name for query in queries])
+            self._forget_comments("template", [named.name])
             numbers, edges, gone = dict[str, list[int]](), Counter[str](), {(NAMED, named.name.lower())}
             shared = Counter(query.template for query in queries if query.template is not None)
             for query in queries:

@@ -17,6 +17,7 @@ from millstream.engine.answers_of_many import LazyOfMany, UnmaterializedOfMany
 from millstream.engine.engine import Engine
 from millstream.engine.extents import Extent
 from millstream.engine.groups.many import Numbered, Numbers
+from millstream.engine.limits import AnswerLimits
 from millstream.engine.materialization import Eager, Lazy, OwnColumns, Unmaterialized
 from millstream.errors import Error, EvaluationError
 from millstream.kernel.batch import END, START, Batch, concat, empty_batch, value_column
@@ -308,11 +309,11 @@ class Members:
         columns = [found[name].cast(kind) for name, kind in types.items()]
         return expanded(pl.Series([place], dtype=pl.Int64).new_from_index(0, found.height), columns)
 
-    def at(self, rows: Batch, tick: int, max_rows: int) -> pa.Table:
+    def at(self, rows: Batch, tick: int, limits: AnswerLimits) -> pa.Table:
         """The answers at an instant, by rows for it, query by query: the place first."""
         if self.common.kind == "relation":
-            return relation_at(rows, self.schema, tick)
-        found = elements_between(rows, self.schema, -1, tick, self.common.domain, max_rows)
+            return relation_at(rows, self.schema, tick, limits=limits)
+        found = elements_between(rows, self.schema, -1, tick, self.common.domain, limits)
         order = np.argsort(found.column(PLACE.name).to_numpy(), kind="stable")
         return found.select([PLACE.name, *(name for name in found.column_names if name != PLACE.name)]).take(order)
 

@@ -86,6 +86,7 @@ class Query(Explained, Answering):
 
     @property
     def kind(self) -> Kind:
+        """`"stream"` where the answer is elements with timestamps, `"relation"` where it is rows at an instant."""
         return self.common.kind
 
     @property
@@ -100,6 +101,7 @@ class Query(Explained, Answering):
 
     @property
     def schema(self) -> pa.Schema:
+        """The names and Arrow types of its columns."""
         return arrow_schema(columns_of(self))
 
     @property
@@ -109,6 +111,7 @@ class Query(Explained, Answering):
 
     @property
     def defaults(self) -> list[str]:
+        """What was added to the text: windows and ISTREAM that it left out, each in a sentence."""
         return list(self.bound.defaults)
 
     @property
@@ -154,6 +157,10 @@ class Query(Explained, Answering):
     @under_way
     def result(self, at: Any = None) -> pa.Table:
         """R(at) of a relation; of a stream all elements up to `at`, their timestamps first. The default is now."""
+        with self._engine.works.doing(f"the result of {self.name}"):
+            return self._result(at)
+
+    def _result(self, at: Any) -> pa.Table:
         self.check_open()
         self.wait()
         context, schema, first = self._context, columns_of(self), 0
@@ -173,8 +180,8 @@ class Query(Explained, Answering):
             found = self.answer(span)
             tick, rows = found.until, found.rows
         if self.kind == "relation":
-            return relation_at(rows, schema, tick, self.common.order)
-        return elements_between(rows, schema, first - 1, tick, self.common.domain, context.options().max_rstream_rows)
+            return relation_at(rows, schema, tick, self.common.order, context.engine.limits.answers)
+        return elements_between(rows, schema, first - 1, tick, self.common.domain, context.engine.limits.answers)
 
     @under_way
     def changes(self, since: Any = None) -> pa.Table:
@@ -234,6 +241,7 @@ class Query(Explained, Answering):
 
     @under_way
     def stats(self) -> dict[str, Any]:
+        """How it does: its state (running, filling, failed), how far it is final, what is kept, what it shares."""
         self.check_open()
         engine = self._engine
         if (backfill := self.backfill) is not None:

@@ -182,5 +182,5 @@ class ChangeReader:
             since=since,
             until=until,
             domain=self._query.common.domain,
-            max_rows=self._context.options().max_rstream_rows,
+            limits=self._context.engine.limits.answers,
         )

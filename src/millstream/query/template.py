@@ -116,6 +116,7 @@ class Template(Answering, Sequence[Query]):
 
     @property
     def kind(self) -> Kind:
+        """That of all its queries: `"stream"` or `"relation"`."""
         return self.common.kind
 
     @property
@@ -207,6 +208,7 @@ class Template(Answering, Sequence[Query]):
 
     @under_way
     def stats(self) -> dict[str, Any]:
+        """How many queries it has, how many of them run, fill or have failed, and why."""
         self.check_open()
         members = self.members
         failed, filling = members.failed(), int(members.filling().sum())
@@ -241,7 +243,7 @@ class Template(Answering, Sequence[Query]):
             for place in np.flatnonzero(firsts > tick).tolist():
                 first = "not known yet" if firsts[place] == OPEN else instants.shown(int(firsts[place]))
                 missing.setdefault(place, EvaluationError(f"the first answerable instant is {first}"))
-        found = members.at(rows, tick, self._context.options().max_rstream_rows)
+        found = members.at(rows, tick, self._engine.limits.answers)
         return self.labelled(members, found, missing)
 
     def _evaluated(self, members: Members, tick: int) -> Batch:
@@ -269,7 +271,7 @@ class Template(Answering, Sequence[Query]):
     def follow(self, since: Any = None, timeout: float | None = None) -> Following:
         """The final changes of all queries after `since`, as they become final: tables like those of `changes`.
 
-        Queries that come to the template later are reasons of from then on: what holds then comes first, as insertions.
+        Of queries that come to the template later, what holds then comes first, as insertions.
         """
         self.check_open()
         return self.reader.following(since, timeout)

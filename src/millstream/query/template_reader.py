@@ -188,6 +188,6 @@ class TemplateReader(ChangeReader):
             since=since,
             until=until,
             domain=members.common.domain,
-            max_rows=self._context.options().max_rstream_rows,
+            limits=self._context.engine.limits.answers,
         )
         return self._template.labelled(members, found, failed)

@@ -6,6 +6,7 @@ import json
 from typing import Any, Literal
 from urllib.parse import quote
 
+import polars as pl
 import pyarrow as pa
 from fastapi import Request, Response
 
@@ -20,6 +21,7 @@ from millstream.wire.values import json_value
 
 _STATUS: tuple[tuple[type[Error], int], ...] = (
     (errors.AccessError, 403),
+    (errors.TooLargeError, 413),
     (errors.LimitError, 503),
     (errors.CatalogError, 409),
     (errors.TimeError, 409),
@@ -58,6 +60,7 @@ def as_json(content: Any, status: int = 200) -> Response:
 
 def rows(request: Request, table: pa.Table, note: dict[str, Any] | None = None) -> Response:
     """A table in the format that the request accepts."""
+    request.scope["budget"].check(table.num_rows, table.nbytes)
     form, note = accepted(request.headers.get("accept")), {**(note or {}), **notes_of(table)}
     media = f"{form}; header=present; charset=utf-8" if form == RowFormat.CSV else str(form)
     return Response(encode(table, form, note), media_type=None, headers={"content-type": media})
@@ -71,8 +74,18 @@ def part(request: Request, table: pa.Table, limit: int | None, *, newest: bool) 
     return rows(request, table.slice(first, limit), {"total": table.num_rows})
 
 
-def download(table: pa.Table, name: str, form: FileFormat) -> Response:
+def part_of_each(request: Request, table: pa.Table, limit: int, *, newest: bool) -> Response:
+    """At most so many rows of each query of a table, its first or its last ones, and `totals`: how many each has."""
+    numbered = pl.DataFrame({"query": pl.Series(pl.from_arrow(table.column("_query"))), "row": range(table.num_rows)})
+    groups = numbered.group_by("query", maintain_order=True)
+    chosen = (groups.tail(limit) if newest else groups.head(limit)).get_column("row").sort()
+    totals = dict(groups.len().iter_rows())
+    return rows(request, table.take(chosen.to_arrow()), {"totals": totals})
+
+
+def download(request: Request, table: pa.Table, name: str, form: FileFormat) -> Response:
     """A table as a file, which a browser keeps under the name of a query."""
+    request.scope["budget"].check(table.num_rows, table.nbytes)
     content = parquet(table) if form == "parquet" else encode(table, _FILES[form], notes_of(table))
     media = "application/vnd.apache.parquet" if form == "parquet" else str(_FILES[form])
     file = quote(f"{name}.{form}", safe="")

@@ -30,6 +30,7 @@ from millstream.service.static_files import page_routes
 from millstream.service.template_routes import template_routes
 from millstream.service.tokens import Role, Tokens
 from millstream.service.work import DatabaseService
+from millstream.service.work_routes import work_routes
 
 _log = logging.getLogger(__name__)
 
@@ -78,6 +79,7 @@ def create_app(
     app.include_router(template_routes(service, lambda: held["follows"]))
     app.include_router(inspection_routes(service, lambda: held["follows"], version, tokens=tokens is not None))
     app.include_router(backup_routes(service))
+    app.include_router(work_routes(service))
     app.include_router(page_routes())
     _pages(app, service, lambda: held["follows"])
     app.add_middleware(RequestGate, tokens=tokens, limits=limits, refused=refused)

@@ -47,6 +47,9 @@ class PlanQuestion(Question):
 class Questions(_Request):
     queries: list[str] | None = Field(None, description="Names of queries with the same columns; all of them if none.")
     at: int | str | None = Field(None, description="An instant: a number of ticks, or a timestamp's text.")
+    limit: int | None = Field(
+        None, ge=0, description="Rows of each query at most, of streams the newest; `totals` says how many it has."
+    )
 
 
 class Heartbeat(_Request):
@@ -140,6 +143,19 @@ class Templates(BaseModel):
 class Plan(BaseModel):
     plan: str = Field(description="In the format that was asked for.")
     text: str = Field(description="What EXPLAIN says.")
+
+
+class WorkItem(BaseModel):
+    """Something that a caller waits for."""
+
+    id: int
+    what: str
+    caller: str
+    seconds: float
+
+
+class WorkList(BaseModel):
+    work: list[WorkItem]
 
 
 class Message(BaseModel):

@@ -24,9 +24,10 @@ from millstream.errors import ClosedError, Error
 from millstream.query import Bookmark, Query, Template
 from millstream.service.answers import notes_of
 from millstream.service.work import DatabaseService
+from millstream.wire.arrow import to_arrow_stream
 from millstream.wire.errors import document
 from millstream.wire.media import RowFormat
-from millstream.wire.rows import encode, to_arrow_stream
+from millstream.wire.rows import encode
 from millstream.wire.values import shown_instant
 
 Body = Literal["json", "arrow"]

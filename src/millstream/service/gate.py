@@ -9,14 +9,17 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
+import time
 from collections.abc import Awaitable, Callable, MutableMapping
 from contextlib import suppress
+from ipaddress import ip_address
 from typing import Any
-from urllib.parse import urlsplit
 
 from starlette.exceptions import HTTPException
 
-from millstream.errors import AccessError, Error, LimitError
+from millstream.errors import AccessError, Error, InputError, LimitError
+from millstream.service.callers import Budget, Caller, set_caller
 from millstream.service.limits import Rates, ServiceLimits
 from millstream.service.static_files import is_static
 from millstream.service.tokens import Role, Tokens, role_of
@@ -27,8 +30,10 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 AsgiSend = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 App = Callable[[AsgiScope, Receive, AsgiSend], Awaitable[None]]
 
-LOOPBACK = ("127.0.0.1", "localhost", "::1")
+_AUTHORITY = re.compile(r"(?:\[(?P<address>[0-9a-f:.]+)\]|(?P<name>[a-z0-9._-]{1,255}))(?::(?P<port>[0-9]{1,5}))?")
+_ANY = 1 << 62
 _OPEN = ("/healthz",)  # to whom has no token
+_PATIENCE = 20.0  # seconds before it counts how fast a body comes
 _READ_AWAY_BYTES, _READ_AWAY_SECONDS = 256 << 20, 5.0
 
 
@@ -38,6 +43,24 @@ class RequestRefused(HTTPException):
     def __init__(self, status: int, error: Error, headers: tuple[tuple[bytes, bytes], ...] = ()) -> None:
         super().__init__(status, error.primary)
         self.error, self.more = error, headers
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a name or address means this machine."""
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _authority(text: str, header: str) -> tuple[str, str]:
+    """The host that a header names, and what it says in all, in lower case; 400 where that is no host."""
+    found = _AUTHORITY.fullmatch(text.lower())
+    if found is None or (found["port"] and int(found["port"]) > 65535):
+        raise RequestRefused(400, InputError(f"the {header} header names no host", detail=repr(text)[:200]))
+    return found["address"] or found["name"], text.lower()
 
 
 class RequestGate:
@@ -52,17 +75,19 @@ class RequestGate:
             await self._app(scope, receive, send)
             return
         try:
-            self._admit(scope)
+            budget = self._admit(scope)
+            scope["budget"] = budget
+            set_caller(Caller(scope["caller"], f"{scope['method']} {scope['path']}", budget, receive))
             await self._app(scope, self._counted(scope, receive), send)
         except RequestRefused as refusal:
             self._refused()
             await _read_away(scope, receive)
             await answer_refused(send, refusal)
 
-    def _admit(self, scope: AsgiScope) -> None:
+    def _admit(self, scope: AsgiScope) -> Budget:
         headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
         self._check_origin(headers)
-        address = (scope.get("client") or ("",))[0]
+        address, budget = (scope.get("client") or ("",))[0], Budget()
         if self._tokens is None:
             scope["role"], scope["caller"] = Role.ADMIN, address
         elif scope["path"] in _OPEN or is_static(scope["path"]):
@@ -79,20 +104,25 @@ class RequestGate:
                     ((b"www-authenticate", b"Bearer"),),
                 )
             scope["role"], scope["caller"] = role_of(token.role), f"token {token.name}"
+            budget = token.budget
         self._check_rate(scope["caller"])
+        return budget
 
     def _check_origin(self, headers: dict[bytes, str]) -> None:
-        host = urlsplit(f"//{headers.get(b'host', '')}")
-        if self._tokens is None and host.hostname not in LOOPBACK:
+        host, given = _authority(headers.get(b"host", ""), "Host")
+        if self._tokens is None and not is_loopback(host):
             raise RequestRefused(
                 403,
                 AccessError(
-                    f'this service is for this machine only, and was asked for as "{host.hostname}"',
+                    f'this service is for this machine only, and was asked for as "{host}"',
                     hint="ask for 127.0.0.1 or localhost, or make tokens",
                 ),
             )
         origin = headers.get(b"origin")
-        if origin is not None and urlsplit(origin).netloc != host.netloc:
+        if origin is None:
+            return
+        _, _, where = origin.partition("://")
+        if origin == "null" or _authority(where, "Origin")[1] != given:
             raise RequestRefused(403, AccessError(f"pages of {origin} may not ask this service"))
 
     def _check_rate(self, caller: str) -> None:
@@ -107,11 +137,24 @@ class RequestGate:
                 ((b"retry-after", b"1"), (b"x-retry-after-seconds", f"{wait:.3f}".encode())),
             )
 
+    async def _in_time(self, receive: Receive, begun: float, taken: int) -> MutableMapping[str, Any]:
+        """The next part of a body, unless it comes too slowly."""
+        rate = self._limits.body_bytes_per_second
+        if not rate:
+            return await receive()
+        left = begun + _PATIENCE + taken / rate - time.monotonic()
+        try:
+            return await asyncio.wait_for(receive(), max(left, 0.001))
+        except TimeoutError:
+            raise RequestRefused(
+                408,
+                LimitError(f"the body came more slowly than {rate:g} bytes a second"),
+                ((b"connection", b"close"),),
+            ) from None
+
     def _counted(self, scope: AsgiScope, receive: Receive) -> Receive:
         """The body, of which no more is read than is allowed."""
-        most, taken = self._limits.request_bytes, 0
-        if not most:
-            return receive
+        most, taken = self._limits.request_bytes or _ANY, 0
         said = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
         too_large = RequestRefused(
             413,
@@ -121,9 +164,12 @@ class RequestGate:
         if not said.isdigit() or int(said) > most:
             raise too_large
 
+        begun, is_whole = time.monotonic(), False
+
         async def counted() -> MutableMapping[str, Any]:
-            nonlocal taken
-            message = await receive()
+            nonlocal taken, is_whole
+            message = await (receive() if is_whole else self._in_time(receive, begun, taken))
+            is_whole = not message.get("more_body", False)
             taken += len(message.get("body", b""))
             if taken > most:
                 if message.get("more_body", False):

@@ -157,9 +157,15 @@ def _streams(service: DatabaseService) -> APIRouter:
         since: Annotated[
             str | None, Query(description="Rows after this timestamp, or microsecond.", max_length=64)
         ] = None,
+        until: Annotated[
+            str | None, Query(description="Rows up to this timestamp, or microsecond.", max_length=64)
+        ] = None,
         limit: Few = 1000,
     ) -> Response:
-        return await service.read(lambda: rows(request, inspection.recent(stream, instant(since), limit)))
+        def work() -> Response:
+            return rows(request, inspection.recent(stream, instant(since), limit, instant(until)))
+
+        return await service.read(work)
 
     return router
 
@@ -187,7 +193,7 @@ def _service(service: DatabaseService, version: str, *, tokens: bool) -> APIRout
             found = next(each for each in inspection.settings() if each["name"] == name)
             return as_json({**found, "queries": inspection.apply(name)} if asked.running else found)
 
-        return await service.write(work)
+        return await service.write(f"set {name}", work)
 
     @router.get("/sinks", response_model=doc.Sinks, summary="All sinks", dependencies=[needs(Role.READ)])
     async def sinks() -> Response:

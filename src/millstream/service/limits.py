@@ -5,7 +5,10 @@ from __future__ import annotations
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from millstream.service.connections import ConnectionLimits as ConnectionLimits
+from millstream.wire.arrow import BodyLimits as BodyLimits
 
 _REMEMBERED = 10_000  # callers
 
@@ -15,9 +18,15 @@ class ServiceLimits:
     """0 means no limit."""
 
     request_bytes: int = 64 << 20
+    body: BodyLimits = field(default_factory=lambda: BodyLimits(10_000_000, 1 << 30))  # what a request unpacks to
     requests_per_second: float = 1000.0  # of one token, or of one address where there are no tokens
     seconds: float = 60.0  # that an answer may take
     followers: int = 1000
+    connections: ConnectionLimits = field(default_factory=ConnectionLimits)
+    body_bytes_per_second: float = 16384.0  # after the first seconds; slower bodies are given up
+    concurrent: int = 64  # pieces of work of one caller at a time
+    workers: int = 2  # processes for what is computed from history
+    worker_memory: int = 1 << 30  # bytes, of each
 
 
 class Rates:

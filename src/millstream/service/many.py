@@ -10,8 +10,9 @@ from fastapi import Query, Request, Response
 from millstream import query as standing
 from millstream.service import documents as doc
 from millstream.service.answers import as_json
+from millstream.wire.arrow import BodyLimits, from_arrow_stream
+from millstream.wire.bodies import check_document
 from millstream.wire.media import RowFormat, sent
-from millstream.wire.rows import from_arrow_stream
 
 Offset = Annotated[int, Query(ge=0, le=1 << 31)]
 Limit = Annotated[int | None, Query(ge=0, le=1 << 31)]
@@ -31,11 +32,12 @@ def body_of(model: type[doc.Registrations | doc.TemplateRegistration]) -> dict[s
     }
 
 
-def registration(request: Request, body: bytes, model: type[_Asked]) -> tuple[_Asked, Any]:
+def registration(request: Request, body: bytes, model: type[_Asked], limits: BodyLimits) -> tuple[_Asked, Any]:
     """What is asked for, and the rows of parameters."""
     if sent(request.headers.get("content-type")) == RowFormat.ARROW:
-        rows, said = from_arrow_stream(body)
+        rows, said = from_arrow_stream(body, limits)
         return model.model_validate({**said, "rows": []}), rows
+    check_document(body, limits)
     asked = model.model_validate_json(body)
     return asked, [tuple(row) if isinstance(row, list) else row for row in asked.rows]
 

@@ -14,6 +14,7 @@ import json
 import time
 from collections.abc import AsyncGenerator
 
+from millstream.errors import ClosedError
 from millstream.inspection.watching import Look
 from millstream.service.events import Follows, event, happens
 from millstream.service.work import DatabaseService
@@ -36,6 +37,8 @@ class PlanWatch:
         try:
             async for each in self._events(timeout):
                 yield each
+        except ClosedError:
+            return  # the service stops, and who watches asks again
         finally:
             self._follows.count -= 1
 

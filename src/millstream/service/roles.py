@@ -6,7 +6,7 @@ from millstream.language import statements as st
 from millstream.language.statement_parser import parse
 from millstream.service.tokens import Role
 
-_READING = (st.AdHocQuery, st.Explain, st.Show)
+_READING = (st.AdHocQuery, st.Explain, st.Show, st.ShowCreate, st.Describe)
 _WRITING = (st.Insert, st.InsertQuery, st.Delete, st.Update, st.Advance, st.RegisterQuery)
 
 
@@ -30,4 +30,6 @@ def _role(statement: st.Statement) -> Role:
 def _concerns_sources(statement: st.Statement) -> bool:
     if isinstance(statement, st.CreateStream | st.CreateTable):
         return statement.source is not None
+    if isinstance(statement, st.AddColumn | st.Rename):
+        return True
     return isinstance(statement, st.Drop) and statement.kind in ("STREAM", "TABLE")

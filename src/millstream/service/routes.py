@@ -11,11 +11,22 @@ from fastapi import APIRouter, Depends, Header, Query, Request, Response
 from millstream import query as standing
 from millstream.database import Database
 from millstream.drawing.plan import PlanView
-from millstream.errors import AccessError, InputError, LimitError, NameError
+from millstream.errors import AccessError, InputError, LimitError, NameError, TooLargeError
 from millstream.inspection.listing import Wanted
 from millstream.plan.definitions import StreamDefinition
 from millstream.service import documents as doc
-from millstream.service.answers import FileFormat, NotThere, as_json, described, download, extent_of, part, rows
+from millstream.service.answers import (
+    FileFormat,
+    NotThere,
+    as_json,
+    described,
+    download,
+    extent_of,
+    part,
+    part_of_each,
+    rows,
+)
+from millstream.service.callers import current_caller
 from millstream.service.events import Body, EventStream, Follows
 from millstream.service.gate import RequestRefused
 from millstream.service.inspection_documents import Extent
@@ -24,8 +35,9 @@ from millstream.service.roles import needed_for
 from millstream.service.tokens import Role
 from millstream.service.work import DatabaseService
 from millstream.statements.result import Result
+from millstream.wire.bodies import pieces_of
 from millstream.wire.media import RowFormat, accepted, sent
-from millstream.wire.rows import columns_of, decode, encode
+from millstream.wire.rows import columns_of, encode
 from millstream.wire.values import instant_of
 
 At = Annotated[str | None, Query(description="An instant: a number of ticks, or a timestamp's text.", max_length=64)]
@@ -41,6 +53,7 @@ Most = Annotated[
 ]
 State = Literal["running", "filling", "failed"]
 Sort = Literal["state", "name", "cost", "rows", "registered"]
+_MOST_TEXT = 1 << 20  # characters, of those who may read only
 ROWS: dict[int | str, dict[str, Any]] = {
     200: {
         "model": doc.Rows,
@@ -107,19 +120,29 @@ def _statements(service: DatabaseService) -> APIRouter:
     async def execute(request: Request, asked: doc.Statements) -> Response:
         form = accepted(request.headers.get("accept"))
 
-        def work() -> Response:
+        def compute() -> Response:
+            check_role(request, needed_for(asked.text)[0])
+            return _done(request, database.execute(asked.text), form)
+
+        def work() -> Response | None:
             role, concerns_sources = needed_for(asked.text)
             check_role(request, role)
+            if role == Role.READ:
+                return None  # it is not for those who write
             if concerns_sources:
                 with service.sources.paused():
-                    return _done(database.execute(asked.text), form)
-            return _done(database.execute(asked.text), form)
+                    return _done(request, database.execute(asked.text), form)
+            return _done(request, database.execute(asked.text), form)
 
-        return await service.write(work)
+        reads = request.scope["role"] == Role.READ
+        if reads and len(asked.text) > _MOST_TEXT:
+            raise TooLargeError(f"a text of more than {_MOST_TEXT:,} characters", hint="a token for write may send it")
+        done = None if reads else await service.write(asked.text, work)
+        return await service.compute(asked.text, compute) if done is None else done
 
     @router.post("/explain", response_model=doc.Plan, summary="The plan of a query", dependencies=[needs(Role.READ)])
     async def explain(asked: doc.PlanQuestion) -> Response:
-        return await service.write(lambda: _explained(database.plan(asked.cql), asked.form))
+        return await service.compute(asked.cql, lambda: _explained(database.plan(asked.cql), asked.form))
 
     @router.get(
         "/stats", response_model=dict[str, Any], summary="What the database holds", dependencies=[needs(Role.READ)]
@@ -134,7 +157,7 @@ def _explained(plan: PlanView, form: PlanFormat) -> Response:
     return as_json({"plan": plan.in_format(form), "text": plan.text})
 
 
-def _done(result: Result, form: RowFormat) -> Response:
+def _done(request: Request, result: Result, form: RowFormat) -> Response:
     """What a statement gave: rows with the rest beside them, or the rest alone."""
     said: dict[str, Any] = {"message": result.message}
     if result.notices:
@@ -145,6 +168,7 @@ def _done(result: Result, form: RowFormat) -> Response:
         said["insert"] = {"accepted": result.insert.accepted, "late": result.insert.late}
     if result.table is None:
         return as_json(said)
+    request.scope["budget"].check(result.table.num_rows, result.table.nbytes)
     return Response(encode(result.table, form, said), headers={"content-type": str(form)})
 
 
@@ -157,8 +181,9 @@ def _queries(service: DatabaseService, follows: Callable[[], Follows]) -> APIRou
         found = _query(database, name)
         await service.filled([found])
         # What is kept is read; what is computed from history leaves the threads that read to others.
-        do = service.write if found.mode == "none" else service.read
-        return await do(lambda: respond(found, ask(found)))
+        if found.mode == "none":
+            return await service.compute(f"the answer of {name}", lambda: respond(found, ask(found)))
+        return await service.read(lambda: respond(found, ask(found)))
 
     @router.get(
         "/queries",
@@ -188,7 +213,7 @@ def _queries(service: DatabaseService, follows: Callable[[], Follows]) -> APIRou
         def work() -> Response:
             return as_json(described(database.register(asked.cql, asked.name, asked.mode)), 201)
 
-        return await service.write(work)
+        return await service.write(f"register {asked.name or asked.cql}", work)
 
     @router.post(
         "/queries/many",
@@ -204,7 +229,7 @@ def _queries(service: DatabaseService, follows: Callable[[], Follows]) -> APIRou
         body = await request.body()
 
         def work() -> Response:
-            asked, given = registration(request, body, doc.Registrations)
+            asked, given = registration(request, body, doc.Registrations, service.limits.body)
             made = database.register_many(asked.template, given, asked.names, asked.mode)
             kind, columns = (made[0].kind, columns_of(made[0].schema)) if made else (None, [])
             notices = [query.notices for query in made] if any(query.notices for query in made) else []
@@ -212,7 +237,7 @@ def _queries(service: DatabaseService, follows: Callable[[], Follows]) -> APIRou
             said = {"names": names, "kind": kind, "mode": mode, "columns": columns, "notices": notices}
             return as_json(said, 201)
 
-        return await service.write(work)
+        return await service.write("register many queries", work)
 
     @router.post(
         "/results",
@@ -224,7 +249,14 @@ def _queries(service: DatabaseService, follows: Callable[[], Follows]) -> APIRou
     async def results(request: Request, asked: doc.Questions) -> Response:
         wanted = None if asked.queries is None else [_query(database, name) for name in asked.queries]
         await service.filled(database.queries() if wanted is None else wanted)
-        return await service.read(lambda: rows(request, database.results(wanted, instant(asked.at))))
+
+        def work() -> Response:
+            table = database.results(wanted, instant(asked.at))
+            if asked.limit is None:
+                return rows(request, table)
+            return part_of_each(request, table, asked.limit, newest="_ts" in table.column_names)
+
+        return await service.read(work)
 
     @router.get(
         "/queries/{name:path}/result",
@@ -236,7 +268,7 @@ def _queries(service: DatabaseService, follows: Callable[[], Follows]) -> APIRou
     async def result(request: Request, name: str, at: At = None, form: Download = None, limit: Most = None) -> Response:
         def respond(query: standing.Query, table: pa.Table) -> Response:
             if form is not None:
-                return download(table, name, form)
+                return download(request, table, name, form)
             return part(request, table, limit, newest=query.kind == "stream")
 
         return await answer(name, lambda query: query.result(instant(at)), respond)
@@ -261,7 +293,7 @@ def _queries(service: DatabaseService, follows: Callable[[], Follows]) -> APIRou
         request: Request, name: str, since: At = None, form: Download = None, limit: Most = None
     ) -> Response:
         def respond(query: standing.Query, table: pa.Table) -> Response:
-            return part(request, table, limit, newest=True) if form is None else download(table, name, form)
+            return part(request, table, limit, newest=True) if form is None else download(request, table, name, form)
 
         return await answer(name, lambda query: query.changes(instant(since)), respond)
 
@@ -322,7 +354,7 @@ def _queries(service: DatabaseService, follows: Callable[[], Follows]) -> APIRou
             found.drop()
             return as_json({"message": f"query {found.name} dropped"})
 
-        return await service.write(work)
+        return await service.write(f"drop query {name}", work)
 
     return router
 
@@ -338,7 +370,7 @@ def _inputs(service: DatabaseService) -> APIRouter:
         openapi_extra=_BODY,
     )
     async def insert(request: Request, name: str) -> Response:
-        body = await request.body()
+        body, budget = await request.body(), current_caller().budget
 
         def work() -> Response:
             form = sent(request.headers.get("content-type"))
@@ -347,10 +379,12 @@ def _inputs(service: DatabaseService) -> APIRouter:
             except NameError as error:
                 raise NotThere(error) from None
             stream = target if isinstance(target, StreamDefinition) else target.feed
-            done = database.insert(name, decode(body, form, stream.input_columns, stream.name))
+            limits = service.limits.body.within(budget.rows, budget.bytes)
+            pieces = pieces_of(body, form, stream.input_columns, stream.name, limits)
+            done = database.insert_pieces(name, pieces, limits.check)
             return as_json({"accepted": done.accepted, "late": done.late})
 
-        return await service.write(work)
+        return await service.write(f"insert into {name}", work)
 
     @router.post("/advance", response_model=doc.Message, summary="A heartbeat", dependencies=[needs(Role.WRITE)])
     async def advance(asked: doc.Heartbeat) -> Response:
@@ -358,7 +392,7 @@ def _inputs(service: DatabaseService) -> APIRouter:
             database.advance(asked.stream, to=instant(asked.to))
             return as_json({"message": f"advanced to {asked.to}"})
 
-        return await service.write(work)
+        return await service.write("advance", work)
 
     @router.post(
         "/run",
@@ -376,7 +410,7 @@ def _inputs(service: DatabaseService) -> APIRouter:
                 database.run(asked.until)
             return as_json({"message": "done"})
 
-        return await service.write(work)
+        return await service.write("run", work)
 
     @router.post(
         "/sinks/{name:path}/resume",
@@ -392,7 +426,7 @@ def _inputs(service: DatabaseService) -> APIRouter:
                 raise NotThere(error) from None
             return as_json({"message": f"sink {name} resumed"})
 
-        return await service.write(work)
+        return await service.write(f"resume sink {name}", work)
 
     return router
 

@@ -6,9 +6,9 @@ import asyncio
 import logging
 import socket
 import sys
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from ipaddress import ip_address
 from types import FrameType
 
 import uvicorn
@@ -16,6 +16,8 @@ import uvicorn
 from millstream.database import Database
 from millstream.errors import AccessError, SetupError
 from millstream.service.app import create_app
+from millstream.service.connections import Connections, protocol_of
+from millstream.service.gate import is_loopback
 from millstream.service.limits import ServiceLimits
 from millstream.service.sources import SourceReader
 from millstream.service.tokens import Tokens
@@ -31,12 +33,7 @@ class Address:
 
     @property
     def is_loopback(self) -> bool:
-        if self.host == "localhost":
-            return True
-        try:
-            return ip_address(self.host).is_loopback
-        except ValueError:
-            return False
+        return is_loopback(self.host)
 
     def __str__(self) -> str:
         return f"http://{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}"
@@ -68,13 +65,15 @@ class Server:
         """`announce` is given where it serves; `stopping` is called when a signal has come."""
         check_open_to(address, tokens)
         self._tokens = tokens if tokens is not None and len(tokens) else None
-        self.sources = SourceReader(database)
+        self._database, self.sources = database, SourceReader(database)
         self._announce = announce or (lambda text: None)
         app = create_app(database, version=version, tokens=self._tokens, limits=limits, sources=self.sources)
         self._socket = _bound(address)
         self.address = Address(address.host, self._socket.getsockname()[1])
+        self.connections = Connections((limits or ServiceLimits()).connections)
         config = uvicorn.Config(
             app,
+            http=protocol_of(self.connections),
             log_level="warning",
             access_log=False,
             timeout_graceful_shutdown=int(_REQUESTS),
@@ -90,6 +89,8 @@ class Server:
         before = sys.getswitchinterval()
         sys.setswitchinterval(0.0005)
         self.sources.start()
+        if (workers := self._database.engine.evaluation.workers) is not None:
+            threading.Thread(target=workers.warm, name="millstream-warm", daemon=True).start()
         open_to = "with tokens" if self._tokens is not None else "for this machine only, since there are no tokens"
         self._announce(f"serving at {self.address}, {open_to}")
         try:

@@ -57,8 +57,13 @@ def template_routes(service: DatabaseService, follows: Callable[[], Follows]) ->
         found = _template(database, name)
         await service.until_idle(lambda: bool(found.members.filling().any()))
         # What is kept is read; what is computed from history leaves the threads that read to others.
-        do = service.write if found.mode == "none" else service.read
-        return await do(lambda: rows(request, ask(found)) if form is None else download(ask(found), name, form))
+
+        def respond() -> Response:
+            return rows(request, ask(found)) if form is None else download(request, ask(found), name, form)
+
+        return await (
+            service.compute(f"the answers of {name}", respond) if found.mode == "none" else service.read(respond)
+        )
 
     @router.get("/templates", response_model=doc.Templates, summary="All templates", dependencies=[needs(Role.READ)])
     async def templates() -> Response:
@@ -78,11 +83,11 @@ def template_routes(service: DatabaseService, follows: Callable[[], Follows]) ->
         body = await request.body()
 
         def work() -> Response:
-            asked, given = registration(request, body, doc.TemplateRegistration)
+            asked, given = registration(request, body, doc.TemplateRegistration, service.limits.body)
             made = database.register_many(asked.text, given, asked.names, asked.mode, template=asked.name)
             return as_json(described(made), 201)
 
-        return await service.write(work)
+        return await service.write("register queries of a template", work)
 
     @router.get(
         "/templates/{name:path}/queries",
@@ -164,6 +169,6 @@ def template_routes(service: DatabaseService, follows: Callable[[], Follows]) ->
             found.drop()
             return as_json({"message": f"template {found.name} and its {count} queries dropped"})
 
-        return await service.write(work)
+        return await service.write(f"drop template {name}", work)
 
     return router

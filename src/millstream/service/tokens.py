@@ -14,13 +14,14 @@ import secrets
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from enum import IntEnum
 from pathlib import Path
 
 from millstream.errors import CatalogError, InputError, NameError, StateError, did_you_mean
 from millstream.names import shown_name, why_unusable
+from millstream.service.callers import Budget
 
 FILE = "tokens.json"
 _PREFIX = "ms_"
@@ -52,6 +53,17 @@ class Token:
     role: str
     hash: str
     created: str
+    limits: dict[str, float] = field(default_factory=dict)  # what it may take, where that is less than others may
+
+    @property
+    def budget(self) -> Budget:
+        given = self.limits
+        return Budget(
+            int(given.get("concurrent", 0)),
+            float(given.get("seconds", 0)),
+            int(given.get("rows", 0)),
+            int(given.get("bytes", 0)),
+        )
 
 
 class Tokens:
@@ -77,7 +89,7 @@ class Tokens:
             self._refresh()
             return self._by_hash.get(_hash(secret))
 
-    def add(self, name: str, role: Role) -> str:
+    def add(self, name: str, role: Role, budget: Budget | None = None) -> str:
         """Make a token; gives its text, which is nowhere else."""
         reason = why_unusable(name)
         if reason is None and not name.isprintable():
@@ -88,7 +100,9 @@ class Tokens:
         with self._changing() as found:
             if any(token.name == name for token in found):
                 raise CatalogError(f'there is a token "{name}" already', hint="revoke it first, or choose another name")
-            found.append(Token(name, str(role), _hash(secret), datetime.now(UTC).isoformat(timespec="seconds")))
+            created = datetime.now(UTC).isoformat(timespec="seconds")
+            limits = {key: value for key, value in asdict(budget or Budget()).items() if value}
+            found.append(Token(name, str(role), _hash(secret), created, limits))
         return secret
 
     def revoke(self, name: str) -> None:

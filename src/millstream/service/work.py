@@ -1,4 +1,13 @@
-"""What the routes share: the database, the threads that work for requests, and what is counted."""
+"""What the routes share: the database, the threads that work for requests, and what is counted.
+
+    read       what is committed: answers of EAGER and LAZY queries, lists, plans
+    compute    from history: ad-hoc queries, EXPLAIN, NONE; by a few processes that may die alone
+    write      what takes the database's lock
+    follow     the next changes for followers
+
+Each has threads of its own, so that none waits for another kind. Work ends with its request: when that takes too long,
+when its caller goes, and when somebody ends it.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +15,13 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, TypeVar
 
 from millstream.database import Database
-from millstream.errors import ClosedError, LimitError
+from millstream.errors import CancelledError, ClosedError, LimitError
 from millstream.query import Query
+from millstream.service.callers import Caller, current_caller
 from millstream.service.limits import ServiceLimits
 from millstream.service.sources import SourceReader
 
@@ -20,23 +30,23 @@ _READERS = 8
 _FOLLOWING = 2  # what they do is short, and many that want to do it would only wait for one another
 _WRITERS = 4
 _GLANCE = 0.02  # seconds
+_GRACE = 5.0  # seconds that work has to end by itself once it is cancelled
 
 
 class DatabaseService:
-    """A database that is served.
-
-    The database is synchronous, so that requests are worked on by threads. What reads committed segments has threads of
-    its own: it never waits for what waits for the database's lock.
-    """
+    """A database that is served."""
 
     def __init__(self, database: Database, limits: ServiceLimits, sources: SourceReader) -> None:
         self.database, self.limits, self.sources = database, limits, sources
         self.stopping = asyncio.Event()
         self.answered: Counter[tuple[str, int]] = Counter()  # by method and status
         self.refused = 0
+        self._busy: Counter[str] = Counter()  # pieces of work by caller
         self._readers = ThreadPoolExecutor(_READERS, "millstream-read")
         self._following = ThreadPoolExecutor(_FOLLOWING, "millstream-follow")
         self._writers = ThreadPoolExecutor(_WRITERS, "millstream-write")
+        self._computers = ThreadPoolExecutor(max(limits.workers, 1), "millstream-compute")
+        database.compute_apart(limits.workers, limits.worker_memory)
 
     async def filled(self, queries: Iterable[Query]) -> None:
         """Wait until the past of queries has been worked through, without keeping a thread that reads from others."""
@@ -50,30 +60,108 @@ class DatabaseService:
 
     async def read(self, work: Callable[[], T]) -> T:
         """Do something that reads what is committed."""
-        return await self._within_limit(self._readers, work)
+        return await self._done(self._readers, "", work)
 
     async def follow(self, work: Callable[[], T]) -> T:
-        """Read the next changes for followers."""
-        return await self._within_limit(self._following, work)
+        """Read the next changes for followers, who share them: nobody in particular waits for it."""
+        return await self._done(self._following, "follow", work, caller=_NOBODY)
 
-    async def write(self, work: Callable[[], T]) -> T:
-        """Do something that may wait for the database's lock, or take long."""
-        return await self._within_limit(self._writers, work)
+    async def compute(self, what: str, work: Callable[[], T]) -> T:
+        """Do something that computes from history, and changes nothing."""
+        return await self._done(self._computers, what, work, guarded=True)
 
-    async def _within_limit(self, threads: ThreadPoolExecutor, work: Callable[[], T]) -> T:
+    async def write(self, what: str, work: Callable[[], T]) -> T:
+        """Do something that may wait for the database's lock."""
+        return await self._done(self._writers, what, work)
+
+    async def _done(
+        self,
+        threads: ThreadPoolExecutor,
+        what: str,
+        work: Callable[[], T],
+        *,
+        guarded: bool = False,
+        caller: Caller | None = None,
+    ) -> T:
         if self.stopping.is_set():
             raise ClosedError("the service is stopping", hint="ask again when it is back")
-        seconds = self.limits.seconds or None
+        caller = caller or current_caller()
+        self._admit(caller)
+        path, works = caller.path, self.database.engine.works
         try:
-            return await asyncio.wait_for(asyncio.get_running_loop().run_in_executor(threads, work), seconds)
-        except TimeoutError:
+            with works.begun(what or path, caller.name, guarded=guarded) as piece:
+
+                def entered() -> T:
+                    with piece.entered():
+                        return work()
+
+                future = threads.submit(entered)
+                reason = await _ended(future, caller, self._seconds(caller))
+                if reason is not None:
+                    piece.cancel(reason)
+                    if future.cancel():
+                        raise reason
+                    if not await _ends(future):
+                        goes_on = "what was begun could not be ended, and goes on: look for what it did"
+                        raise LimitError(reason.primary, detail=goes_on, hint=reason.hint)
+                return future.result()
+        finally:
+            self._busy[caller.name] -= 1
+
+    def _seconds(self, caller: Caller) -> float | None:
+        own = [limit for limit in (self.limits.seconds, caller.budget.seconds) if limit]
+        return min(own) if own else None
+
+    def _admit(self, caller: Caller) -> None:
+        """Refuse more work at a time than a caller may have."""
+        own = [limit for limit in (self.limits.concurrent, caller.budget.concurrent) if limit]
+        if own and caller is not _NOBODY and self._busy[caller.name] >= min(own):
             raise LimitError(
-                f"no answer within {seconds:g} seconds",
-                detail="what was begun goes on: whether it was done is seen by asking later",
-                hint="ask for less, or start the service with a larger --time-limit",
-            ) from None
+                f"{caller.name} has {min(own)} pieces of work under way already",
+                hint="wait for one of them, or end it: GET /v1/work lists them",
+            )
+        self._busy[caller.name] += 1
+        if len(self._busy) > _REMEMBERED:
+            self._busy = +self._busy
 
     def close(self) -> None:
         """Nothing new is begun; what is under way ends by itself, or with the process."""
-        for threads in (self._readers, self._following, self._writers):
+        for piece in self.database.engine.works:
+            if piece.guarded:
+                piece.cancel(CancelledError("the service is stopping", hint="ask again when it is back"))
+        for threads in (self._readers, self._following, self._writers, self._computers):
             threads.shutdown(wait=False, cancel_futures=True)
+
+
+_REMEMBERED = 10_000
+_NOBODY = Caller()
+
+
+async def _ends(future: Future[T]) -> bool:
+    """Whether work that was cancelled ends soon."""
+    deadline = time.monotonic() + _GRACE
+    while not future.done() and time.monotonic() < deadline:
+        await asyncio.sleep(_GLANCE)
+    return future.done()
+
+
+async def _ended(future: Future[T], caller: Caller, seconds: float | None) -> CancelledError | None:
+    """Wait for work; why it should end before it is done, if it should."""
+    wrapped: asyncio.Future[Any] = asyncio.wrap_future(future)
+    gone: asyncio.Future[Any] = asyncio.ensure_future(caller.gone())
+    try:
+        done, _ = await asyncio.wait([wrapped, gone], timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        gone.cancel()
+    if wrapped in done:
+        if not wrapped.cancelled():
+            wrapped.exception()  # which is raised by who asks for the result
+        return None
+    wrapped.add_done_callback(lambda ended: None if ended.cancelled() else ended.exception())
+    if gone in done:
+        return CancelledError("the work was ended: its caller has gone")
+    return CancelledError(
+        f"no answer within {seconds:g} seconds",
+        detail="the work was ended, and nothing came of it",
+        hint="ask for less, or start the service with a larger --time-limit",
+    )

@@ -18,7 +18,7 @@ from pyspark.sql.streaming.readwriter import DataStreamReader
 from pyspark.sql.types import StructType
 
 from millstream.errors import BindError, Error, InputError, NameError, SetupError, StateError, TypeError, did_you_mean
-from millstream.plan.definitions import ExternalData
+from millstream.plan.definitions import NO_RULES, ColumnRules, ExternalData
 from millstream.spark.hadoop_files import HadoopFiles
 from millstream.spark.half_characters import marking
 from millstream.spark.messages import SPARK_ERRORS, cause_of, condition, is_jvm_gone
@@ -63,9 +63,15 @@ class SparkFormat:
     """A format with its options, read in declared columns."""
 
     def __init__(
-        self, session: SparkSession, data: ExternalData, columns: Schema, owner: str, needed: tuple[str, ...] = ()
+        self,
+        session: SparkSession,
+        data: ExternalData,
+        columns: Schema,
+        owner: str,
+        needed: tuple[str, ...] = (),
+        rules: ColumnRules = NO_RULES,
     ) -> None:
-        self.session, self.columns, self.owner = session, columns, owner
+        self.session, self.columns, self.owner, self.rules = session, columns, owner, rules
         self.name = format_name(data)
         self.options = {key: value for key, value in data.options if key.lower() != ON_BAD_FILE}
         self.given = {key.lower(): value for key, value in data.options}
@@ -218,7 +224,9 @@ class SparkFormat:
         for index, (field, place) in enumerate(zip(self.columns, shape.found, strict=True)):
             name = found.get(field.name.lower(), "") if self.name not in _BY_SHAPE else place
             name = _placed(name) if isinstance(name, int) else name
-            value = sql.lit(None) if name is None else sql.col(_quoted(name))
+            value = sql.col(_quoted(name)) if name is not None else sql.lit(None)
+            if place is None and self.rules.has_default(field.name):
+                value = sql.lit(self.rules.default(field.name))
             if (
                 shape.by_bytes
                 and field.type == STRING
@@ -234,6 +242,12 @@ class SparkFormat:
         return chosen
 
     def _check_options(self) -> None:
+        listed = next((field for field in self.columns if field.type.is_list), None)
+        if listed is not None and self.name in ("csv", "text"):
+            raise TypeError(
+                f'{self.owner}: {self.name} has no lists, and column "{listed.name}" is declared {listed.type}',
+                hint=f"declare {listed.name} STRING, and take it apart in queries: split({listed.name}, ',')",
+            )
         for option in ("mode", "columnNameOfCorruptRecord"):
             if self.is_parsed and option.lower() in self.given:
                 raise BindError(
@@ -273,7 +287,8 @@ class SparkFormat:
     def _some_file_fits(self) -> bool:
         for path in self.files()[:_LOOKED_AT]:
             try:
-                if not self.shape_of(path).missing:
+                missing = [self.columns[index].name for index in self.shape_of(path).missing]
+                if all(map(self.rules.has_default, missing)):
                     return True
             except BadFile:
                 continue
@@ -283,6 +298,8 @@ class SparkFormat:
         found = {field.name.lower(): field for field in schema.fields}
         for field in self.columns:
             if field.name.lower() not in found:
+                if self.rules.has_default(field.name):
+                    continue
                 raise NameError(
                     f'{self.owner}: {self.name} has no column "{field.name}"',
                     detail=f"it has {', '.join(f'{f.name} {f.dataType.simpleString()}' for f in schema.fields)}",

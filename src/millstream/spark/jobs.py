@@ -83,7 +83,7 @@ def run_shuffled(session: SparkSession, plan: StagePlan, work: EpochWork, store:
     Not to be run twice by one frame: Spark would find the shuffled rows of the first time, and use them again.
     """
     payload = envelopes.dumps(plan), envelopes.dumps((work, store))
-    tasks = min(plan.shards, max(1, len(work.arrived)))
+    tasks = first_tasks(plan, len(work.arrived))
     with _spark_at_work(), _workers(session.sparkContext, {}):
         frame = session.range(0, tasks, 1, tasks).mapInArrow(partial(_run_first, *payload, tasks), envelopes.SCHEMA)
         for number in range(1, len(plan.stages)):
@@ -91,6 +91,11 @@ def run_shuffled(session: SparkSession, plan: StagePlan, work: EpochWork, store:
             frame = frame.mapInArrow(partial(_run_stage, *payload, number), envelopes.SCHEMA)
     with _spark_at_work():
         return _outcomes(frame)
+
+
+def first_tasks(plan: StagePlan, parts: int) -> int:
+    """How many tasks share what arrived."""
+    return min(plan.shards, max(1, parts))
 
 
 def _outcomes(frame: DataFrame) -> list[ShardOutcome]:

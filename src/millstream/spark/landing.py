@@ -24,13 +24,14 @@ from millstream.bounds import MAX_TICK
 from millstream.errors import StateError
 from millstream.ingest import utf8
 from millstream.ingest.landed import RAW, REASON
-from millstream.kernel.scalar.value_size import MAX_VALUE_BYTES, too_long
-from millstream.plan.definitions import TimeDomain
+from millstream.kernel.scalar.outcome import by_column
+from millstream.kernel.scalar.value_size import MAX_VALUE_BYTES, list_sizes, too_long
+from millstream.plan.definitions import NO_RULES, ColumnRules, TimeDomain
 from millstream.spark import formats
 from millstream.spark.half_characters import MARK, has_halves
 from millstream.spark.malformed import Grammar, as_text
 from millstream.state.store import Store, Writer
-from millstream.types import BINARY, STRING, Schema, to_polars
+from millstream.types import BINARY, STRING, TIMESTAMP, DataType, Schema, to_polars
 
 _MOST_ROWS = 1 << 20  # per segment
 _BROKEN = "_broken"  # where a text of the row was not UTF-8
@@ -52,6 +53,7 @@ class Landing:
     grammar: Grammar | None = None
     most: int = MAX_VALUE_BYTES  # that one value may have
     decoded: bool = False  # whether bytes were made texts by who puts U+FFFD for what it does not understand
+    rules: ColumnRules = NO_RULES
 
 
 class Piece(NamedTuple):
@@ -204,13 +206,23 @@ def _typed(landing: Landing) -> list[pl.Expr]:
         value = pl.col(f"c{index}")
         if index == landing.operation:
             value = value.str.to_lowercase()
-        typed.append(_cast(value, column.type.name, to_polars(column.type)).alias(column.name))
+        typed.append(_cast(value, column.type).alias(column.name))
     return typed
 
 
-def _cast(value: pl.Expr, name: str, kind: pl.DataType) -> pl.Expr:
+def _cast(value: pl.Expr, kind: DataType) -> pl.Expr:
     """Spark hands timestamps over in the session's time zone: the same instants, shown elsewhere."""
-    return value.dt.convert_time_zone("UTC").cast(kind) if name == "TIMESTAMP" else value.cast(kind)
+    if kind.element is not None:
+        return value.list.eval(_cast(pl.element(), kind.element)).cast(to_polars(kind))
+    shown = value.dt.convert_time_zone("UTC") if kind == TIMESTAMP else value
+    return shown.cast(to_polars(kind))
+
+
+def _bytes(value: pl.Expr, kind: DataType) -> pl.Expr:
+    """How large a text, a binary or a list is."""
+    if kind.is_list:
+        return by_column(lambda column: pl.Series(list_sizes(column)), [value], pl.Int64())
+    return value.cast(pl.Binary).bin.size()
 
 
 def _ticks(landing: Landing) -> pl.Expr:
@@ -233,12 +245,14 @@ def _reason(landing: Landing) -> pl.Expr:
                 lost = pl.col(f"c{index}").str.contains(_REPLACEMENT, literal=True)
                 found.append(pl.when(lost).then(pl.lit(f'column "{column.name}" has bytes that cannot be decoded')))
     for index, column in enumerate(landing.columns):
-        if column.type in (STRING, BINARY):
-            size = pl.col(f"c{index}").cast(pl.Binary).bin.size()
+        if column.type in (STRING, BINARY) or column.type.is_list:
+            size = _bytes(pl.col(f"c{index}"), column.type)
             words = f'column "{column.name}": {{}} bytes are more than the {landing.most:,} that a value may have'
             found.append(pl.when(size > landing.most).then(pl.format(words, size)))
         if (long := too_long(pl.col(f"c{index}"), column.type)) is not None:
             found.append(pl.concat_str(pl.lit(f'column "{column.name}": '), long))
+        if landing.rules.is_required(column.name) and index != landing.timestamp:
+            found.append(pl.when(pl.col(f"c{index}").is_null()).then(pl.lit(f'column "{column.name}" is NOT NULL')))
     if landing.timestamp is not None:
         tick, name = pl.col("_tick"), landing.columns[landing.timestamp].name
         found.append(pl.when(tick.is_null()).then(pl.lit(f'timestamp "{name}" is NULL')))

@@ -5,6 +5,7 @@ The tasks of an epoch read such files themselves, with none of their rows going 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
@@ -30,12 +31,14 @@ def footer_of(name: str) -> pq.FileMetaData:
 
 def landed_file(name: str, footer: pq.FileMetaData, stream: StreamDefinition) -> Landed | None:
     """The file as it lies there. None if it must be read to know what it holds: its timestamps have no statistics or
-    may be NULL or negative, or its columns need more than widening."""
+    may be NULL or negative, as may columns that are NOT NULL, or its columns need more than widening."""
     schema = footer.schema.to_arrow_schema()
     found = {column.lower(): position for position, column in enumerate(schema.names)}
     for column in arrow_schema(stream.input_columns):
         position = found.get(column.name.lower())
         if position is None or not _fits(schema.field(position).type, column.type):
+            return None
+        if stream.rules.is_required(column.name) and not _is_filled(footer, schema.names[position]):
             return None
     if stream.heartbeat.kind == "CLOCK" or not footer.num_rows:
         return Landed("parquet", name, footer.num_rows)
@@ -43,13 +46,23 @@ def landed_file(name: str, footer: pq.FileMetaData, stream: StreamDefinition) ->
     return None if greatest is None else Landed("parquet", name, footer.num_rows, greatest)
 
 
-def _greatest(footer: pq.FileMetaData, column: str, stream: StreamDefinition) -> int | None:
-    """The greatest tick; None where the footer does not say that all are there and none is negative."""
-    greatest = -1
+def _is_filled(footer: pq.FileMetaData, column: str) -> bool:
+    """Whether the footer says that a column has no NULL."""
+    chunks = (chunk.statistics for chunk in _chunks(footer, column))
+    return all(found is not None and found.has_null_count and not found.null_count for found in chunks)
+
+
+def _chunks(footer: pq.FileMetaData, column: str) -> Iterator[pq.ColumnChunkMetaData]:
     for number in range(footer.num_row_groups):
         group = footer.row_group(number)
         chunks = (group.column(index) for index in range(group.num_columns))
-        chunk = next(chunk for chunk in chunks if chunk.path_in_schema == column)
+        yield next(chunk for chunk in chunks if chunk.path_in_schema == column)
+
+
+def _greatest(footer: pq.FileMetaData, column: str, stream: StreamDefinition) -> int | None:
+    """The greatest tick; None where the footer does not say that all are there and none is negative."""
+    greatest = -1
+    for chunk in _chunks(footer, column):
         bounds = chunk.statistics
         if bounds is None or not bounds.has_min_max or not bounds.has_null_count or bounds.null_count:
             return None

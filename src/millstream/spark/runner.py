@@ -2,8 +2,8 @@
 
 The job carries segment names and operators, never rows: tasks read and write segments in the store, which every
 executor must see. Only names and counts come back to the driver. An epoch of few rows is one task that runs all stages
-on all shards, since a shuffle would cost more than the work; one without rows, which only tells a little state how late
-it is, is run by the driver. The answers are the same.
+on all shards, since a shuffle would cost more than the work; one that takes no longer than a job takes to start is run
+by the driver (`costs`). The answers are the same.
 """
 
 from __future__ import annotations
@@ -11,11 +11,14 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from itertools import count
+from weakref import WeakKeyDictionary
 
 from pyspark.sql import SparkSession
 
+from millstream.engine.epochs.runner import BackgroundRunner, InProcessRunner
 from millstream.engine.epochs.stages import StagePlan, StagePlanner
 from millstream.engine.epochs.task import (
     EpochOutcome,
@@ -27,17 +30,17 @@ from millstream.engine.epochs.task import (
     run_here,
 )
 from millstream.kernel.operator import EVERYWHERE
+from millstream.spark.costs import DRIVER, ONE_TASK, SHUFFLED, EpochCosts
 from millstream.spark.culprits import WorkerDied, has_user_code, run_without_culprits
-from millstream.spark.jobs import OneTaskJob, can_tell_tasks, run_shuffled
-from millstream.state.snapshot import state_names
+from millstream.spark.jobs import OneTaskJob, can_tell_tasks, first_tasks, run_shuffled
 from millstream.state.store import DirectoryStore
 
 # Measured, in seconds: what a row costs in one task, what exchanging it adds, and what shuffles cost however few rows.
-_ROW, _EXCHANGED_ROW, _SHUFFLES = 0.8e-6, 1.0e-6, 0.5
+_ROW, EXCHANGED_ROW, SHUFFLES = 0.8e-6, 1.0e-6, 0.5
 _SPLIT = 200_000  # rows that are worth several tasks where no shuffle is needed
 _MOST = 10_000_000  # rows that one task may hold
 _REMEMBERED = 16  # jobs of one task, by plan
-_LITTLE = 1 << 20  # bytes of state that are read as fast as a job is started
+_BEGUN = 2_000_000  # rows of a backfill that the driver takes before there are jobs
 
 
 class SparkRunner:
@@ -52,32 +55,63 @@ class SparkRunner:
         self.store = store
         self.planner = StagePlanner(shards or os.cpu_count() or 1)
         self.small_epoch: int | None = None  # rows below which one task does it all; None: by what it costs
+        self.costs = EpochCosts()
+        self._cores = 0
+        # By plan: the rows that went to other shards for each that arrived. Combiners may leave hardly any.
+        self._shares: WeakKeyDictionary[StagePlan, float] = WeakKeyDictionary()
         self._jobs: dict[StagePlan, OneTaskJob] = {}
 
     def run(self, task: EpochTask) -> EpochOutcome:
         plan, work = prepare(task, self.planner)
-        if self._is_for_the_driver(task) and not has_user_code(plan):
-            return combine_outcomes(plan, run_here(plan, work, 1, self.store))
-        run = partial(self._run_job, plan, task.arriving < self._small(plan) and can_tell_tasks())
-        try:
-            outcomes = run(work)
-        except WorkerDied:
-            outcomes = run_without_culprits(run, work, self.store.segments)
-        return combine_outcomes(plan, outcomes)
+        if self._is_for_the_driver(plan, task):
+            return self._learnt(plan, task, DRIVER, lambda: run_here(plan, work, 1, self.store))
+        is_small = task.arriving < self._small(plan) and can_tell_tasks()
+        run = partial(self._run_job, plan, is_small)
+
+        def without_culprits() -> list[ShardOutcome]:
+            try:
+                return run(work)
+            except WorkerDied:
+                return run_without_culprits(run, work, self.store.segments)
+
+        return self._learnt(plan, task, ONE_TASK if is_small else SHUFFLED, without_culprits)
 
     def _run_job(self, plan: StagePlan, is_small: bool, work: EpochWork) -> list[ShardOutcome]:
+        self.store.sync_tail()
         if is_small:
             return self._run_small(plan, work)
         return run_shuffled(self.session, plan, work, self.store)
 
-    def _is_for_the_driver(self, task: EpochTask) -> bool:
-        return _is_known_here(task) or (self.small_epoch is None and self._is_mere_time(task))
+    def _learnt(
+        self, plan: StagePlan, task: EpochTask, ran_as: str, run: Callable[[], list[ShardOutcome]]
+    ) -> EpochOutcome:
+        """What came of running it; what it took says where the next one is run."""
+        begun = time.perf_counter()
+        outcome = combine_outcomes(plan, run())
+        took, worked = time.perf_counter() - begun, sum(outcome.seconds.values())
+        started = max(took - worked, 0.0) if ran_as == ONE_TASK else None
+        if task.arriving and plan.shuffles:
+            self._shares[plan] = sum(found.sent for found in outcome.exchanged.values()) / task.arriving
+        self.costs.learn(plan, task, self.store, took if ran_as == DRIVER else worked, started)
+        return replace(outcome, ran_as=ran_as, tasks=_tasks(plan, task, ran_as))
 
-    def _is_mere_time(self, task: EpochTask) -> bool:
-        """Whether nothing comes but a heartbeat, and what it passes over is less than a job's own description."""
-        if task.arriving or task.merges:
+    def _is_for_the_driver(self, plan: StagePlan, task: EpochTask) -> bool:
+        if task.run_by == "driver":
+            return True
+        if has_user_code(plan):
             return False
-        return sum(map(self.store.size, state_names(task.states))) <= _LITTLE
+        if _is_known_here(task):
+            return True
+        if task.run_by == "spark" or self.is_background or self.small_epoch is not None:
+            return False
+        return self.costs.is_for_the_driver(plan, task, self.store, self.cores)
+
+    @property
+    def cores(self) -> int:
+        """How many tasks run at a time; a cluster may grow, but to ask it takes as long as a small epoch."""
+        if not self._cores:
+            self._cores = self.session.sparkContext.defaultParallelism
+        return self._cores
 
     def _small(self, plan: StagePlan) -> float:
         """The rows up to which one task is as fast as all cores with their shuffles."""
@@ -85,9 +119,9 @@ class SparkRunner:
             return self.small_epoch
         if not plan.shuffles:
             return _SPLIT
-        cores = min(plan.shards, self.session.sparkContext.defaultParallelism)
-        gain = _ROW - (_ROW + _EXCHANGED_ROW) / cores
-        return min(_SHUFFLES / gain, _MOST) if gain > 0 else _MOST
+        cores = min(plan.shards, self.cores)
+        gain = _ROW - (_ROW + self._shares.get(plan, 1.0) * EXCHANGED_ROW) / cores
+        return min(SHUFFLES / gain, _MOST) if gain > 0 else _MOST
 
     def _run_small(self, plan: StagePlan, work: EpochWork) -> list[ShardOutcome]:
         if plan not in self._jobs:
@@ -98,11 +132,11 @@ class SparkRunner:
 
     def fork(self) -> SparkRunner:
         runner = SparkRunner(self.session, self.store, self.planner.shards)
-        runner.small_epoch = self.small_epoch
+        runner.small_epoch, runner.costs, runner._shares = self.small_epoch, self.costs, self._shares
         return runner
 
     def background_runner(self, pause: Callable[[], None]) -> SparkBackgroundRunner:
-        return SparkBackgroundRunner(self.session, self.store, self.planner.shards)
+        return SparkBackgroundRunner(self.session, self.store, self.planner.shards, pause)
 
     def close(self) -> None:
         """The session belongs to whoever made it."""
@@ -110,19 +144,37 @@ class SparkRunner:
 
 class SparkBackgroundRunner(SparkRunner):
     """Jobs of one task each, so that all cores but one are left to the epochs, and that one too while they need it;
-    with a tag of their own, by which they are cancelled."""
+    with a tag of their own, by which they are cancelled.
+
+    Before all of that has started, the driver would have worked through a million rows: so it begins, as it would
+    without Spark, and what is longer is handed over to jobs."""
 
     is_background = True
-    seconds = 1.0
     _numbers = count(1)
 
-    def __init__(self, session: SparkSession, store: DirectoryStore, shards: int) -> None:
+    def __init__(self, session: SparkSession, store: DirectoryStore, shards: int, pause: Callable[[], None]) -> None:
         super().__init__(session, store, shards)
         self.small_epoch = _MOST
         self.busy = 0.0
+        self._here: BackgroundRunner | None = InProcessRunner(store, shards).background_runner(pause)
+        self._begun = 0  # rows that the driver has taken
         self._tag = f"millstream-backfill-{os.getpid()}-{next(self._numbers)}"
 
+    @property
+    def seconds(self) -> float:
+        return 1.0 if self._here is None else self._here.seconds
+
+    @property
+    def most_seconds(self) -> float:
+        return 4.0 if self._here is None else self._here.most_seconds
+
     def run(self, task: EpochTask) -> EpochOutcome:
+        if self._here is not None and self._is_to_begin(task):
+            outcome = self._here.run(task)
+            self.busy = self._here.busy
+            self._begun += task.arriving
+            return replace(outcome, ran_as=DRIVER)
+        self._here = None
         context = self.session.sparkContext
         context.addJobTag(self._tag)
         begun = time.perf_counter()
@@ -132,8 +184,22 @@ class SparkBackgroundRunner(SparkRunner):
             context.removeJobTag(self._tag)
             self.busy = time.perf_counter() - begun
 
+    def _is_to_begin(self, task: EpochTask) -> bool:
+        """Whether the driver takes it. Code of users may end the process that runs it."""
+        if task.run_by == "spark" or self._begun + task.arriving > _BEGUN:
+            return False
+        return not has_user_code(prepare(task, self.planner)[0])
+
     def cancel(self) -> None:
-        self.session.sparkContext.cancelJobsWithTag(self._tag)
+        if self._here is None:
+            self.session.sparkContext.cancelJobsWithTag(self._tag)
+
+
+def _tasks(plan: StagePlan, task: EpochTask, ran_as: str) -> int:
+    """Of Spark: there is one job, if any."""
+    if ran_as == SHUFFLED:
+        return first_tasks(plan, sum(map(len, task.arrived.values()))) + plan.shuffles * plan.shards
+    return int(ran_as == ONE_TASK)
 
 
 def _is_known_here(task: EpochTask) -> bool:

@@ -21,8 +21,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import orc
 from pyspark.sql.pandas.types import from_arrow_type
+from pyspark.sql.types import ArrayType, DecimalType
 from pyspark.sql.types import DataType as SparkType
-from pyspark.sql.types import DecimalType
 
 from millstream.types import DataType, Field, Schema
 
@@ -234,6 +234,8 @@ def split_line(line: str, options: Mapping[str, str]) -> list[str]:
 def fits(found: SparkType, declared: DataType) -> bool:
     """Whether Spark widens one type to the other without loss."""
     name, wanted = found.simpleString(), str(declared).lower()
+    if isinstance(found, ArrayType) and declared.element is not None:
+        return fits(found.elementType, declared.element)
     if isinstance(found, DecimalType) and declared.is_decimal:
         whole = declared.precision - declared.scale
         return found.scale <= declared.scale and found.precision - found.scale <= whole

@@ -1,7 +1,7 @@
 """Writes the deliveries of sinks by Spark's batch formats.
 
 Formats of text keep what the values are: timestamps to the microsecond, NULL beside the other fields of JSON, quotes in
-CSV as everybody else writes them, and bytes as base64.
+CSV as everybody else writes them, bytes as base64, and in CSV lists as JSON.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
 from pyspark.sql.pandas.types import from_arrow_schema
-from pyspark.sql.types import BinaryType
+from pyspark.sql.types import ArrayType, BinaryType
 
 from millstream.errors import BindError, Error, StateError
 from millstream.plan.definitions import ExternalData
@@ -62,12 +62,16 @@ def _failed(error: BaseException, name: str, path: str) -> Error:
 
 
 def _writable(frame: DataFrame, name: str) -> DataFrame:
-    """CSV has no way to write bytes."""
+    """CSV has no way to write bytes and lists."""
     if name != "csv":
         return frame
-    binary = {field.name for field in frame.schema.fields if isinstance(field.dataType, BinaryType)}
-    quoted = {column: sql.col("`" + column.replace("`", "``") + "`") for column in frame.columns}
-    return frame.select([sql.base64(c).alias(n) if n in binary else c for n, c in quoted.items()])
+    columns = {field.name: sql.col("`" + field.name.replace("`", "``") + "`") for field in frame.schema.fields}
+    for field in frame.schema.fields:
+        if isinstance(field.dataType, BinaryType):
+            columns[field.name] = sql.base64(columns[field.name]).alias(field.name)
+        elif isinstance(field.dataType, ArrayType):
+            columns[field.name] = sql.to_json(columns[field.name], _EXACT).alias(field.name)
+    return frame.select(list(columns.values()))
 
 
 def _options(target: ExternalData) -> dict[str, str]:

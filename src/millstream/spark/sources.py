@@ -60,9 +60,9 @@ class SparkExternal:
             raise AssertionError(f"table {table.name} is not read from anywhere")
         self._python.make_known(table.source, f"table {table.name}")
         session = own_session(self.session)
-        form = SparkFormat(session, table.source, table.columns, f"table {table.name}")
+        form = SparkFormat(session, table.source, table.columns, f"table {table.name}", rules=table.rules)
         form.check(streaming=False)
-        landing = Landing(self.store, table.columns, most=most)
+        landing = Landing(self.store, table.columns, most=most, rules=table.rules)
         with spark_errors(f"table {table.name}", form.name):
             if form.is_file:
                 return FileBatches(form, f"table {table.name}", landing).landed(session, form.files())
@@ -86,7 +86,8 @@ class SparkExternal:
         stream = feed.stream
         needed = [stream.columns[-1].name.lower()] if feed.operations else []
         needed += [] if stream.heartbeat.kind == "CLOCK" else [stream.timestamp.name.lower()]
-        return SparkFormat(own_session(self.session), feed.source, stream.input_columns, str(feed), tuple(needed))
+        session, columns = own_session(self.session), stream.input_columns
+        return SparkFormat(session, feed.source, columns, str(feed), tuple(needed), stream.rules)
 
 
 class SparkReading:
@@ -202,6 +203,7 @@ class SparkReading:
             operation,
             self._feed.operations,
             most=self._taker.max_value_bytes,
+            rules=stream.rules,
         )
 
 

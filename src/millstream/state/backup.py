@@ -1,8 +1,8 @@
 """Backups: a copy of a database as of one snapshot.
 
 Files that a snapshot names never change, so they are linked where the copy lies on the same file system, and copied
-elsewhere. Whoever asks keeps them from being removed meanwhile. The manifest is written last: a copy that was cut short
-has none, and is refused as a database.
+elsewhere; those that their owner appends to are always copied. Whoever asks keeps them from being removed meanwhile.
+The manifest is written last: a copy that was cut short has none, and is refused as a database.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from millstream.state.files import sync_directory
 from millstream.state.layout import CHECKPOINTS, HISTORY, MANIFESTS, SEGMENTS
 from millstream.state.manifest import Manifest, Manifests
 from millstream.state.store import DirectoryStore
+from millstream.state.tail import PREFIX
 
 OnProgress = Callable[[int, int], None]  # bytes done, and bytes in all
 _NOT_LINKED = (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOSYS)
@@ -107,7 +108,7 @@ class Copy:
     def _take(self, path: Path) -> None:
         made = self.target / path.relative_to(self.source)
         made.parent.mkdir(parents=True, exist_ok=True)
-        if not self._copies:
+        if not self._copies and not path.name.startswith(PREFIX):
             try:
                 os.link(path, made)
                 return

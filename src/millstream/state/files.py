@@ -6,7 +6,8 @@ import errno
 import os
 import uuid
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from millstream.errors import StateError
@@ -133,3 +134,26 @@ def damaged(path: Path, reason: str) -> StateError:
         detail="nothing was changed or removed",
         hint="restore the file, or the whole database directory, from a backup",
     )
+
+
+_FULL = "make room on the disk, then insert again or reopen the database"
+_HINTS = {
+    errno.ENOSPC: _FULL,
+    errno.EDQUOT: _FULL,
+    errno.EMFILE: "the process has as many files open as it may: close connections, or raise its limit (ulimit -n)",
+    errno.ENFILE: "the machine has as many files open as it may: close some, or raise fs.file-max",
+    errno.EROFS: "the file system is read-only: have it mounted for writing, then insert again or reopen the database",
+    errno.EACCES: "let this user write there, then insert again or reopen the database",
+}
+
+
+@contextmanager
+def disk_errors(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise StateError(
+            f"{path} could not be written: {error.strerror or error}",
+            detail="the last committed state is intact",
+            hint=_HINTS.get(error.errno or 0, "see to the disk, then insert again or reopen the database"),
+        ) from error

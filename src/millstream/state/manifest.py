@@ -1,6 +1,8 @@
-"""Commits: each writes one small checksummed manifest that names everything the database consists of.
+"""Commits: a checksummed manifest names everything the database consists of, and a log what has changed since.
 
-A manifest's name appears when all of it, and all that it names, is on disk. The newest one counts.
+A manifest's name appears when all of it, and all that it names, is on disk. The newest one counts, with the changes in
+the log that it names. A commit that changes little is a line of that log, on disk when the commit is done: one fsync.
+When lines have become many, or something was declared, the next commit is a manifest again, with a log of its own.
 
 One process commits. A manifest's number is one more than that of the manifest before it, and is taken by link(2), which
 fails where the name is there already. Whoever opens the database takes the next number at once, with a fencing number
@@ -10,6 +12,10 @@ old ones are removed in the order of their numbers. So a commit counts when its 
 before it was still there to be removed, and there is none after it. That needs neither a lock nor a clock. Where the
 number could be taken and the rest is not so, the next owner may have begun with that commit or without it: the one
 before it is told that it was taken over, and leaves all files to the next one.
+
+Whoever takes the database over does so by a manifest that says what the one before it says, the same log included. Then
+it reads that log, and begins a manifest and a log of its own. An owner looks for later manifests after each line: where
+there is none, the line was there before whoever comes next reads the log; where there is one, its commit is in doubt.
 """
 
 from __future__ import annotations
@@ -18,21 +24,25 @@ import json
 import os
 import re
 import socket
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from millstream.errors import StateError
+from millstream.state.changes import change, changed
 from millstream.state.encoding import Encoding
 from millstream.state.faults import reach
 from millstream.state.files import checksum, damaged, read_whole, write_new, write_whole
-from millstream.state.notes import OF_OLD, Notes, Record
-from millstream.state.snapshot import Snapshot, from_json
+from millstream.state.notes import CHANGES, OF_OLD, Notes, Record
+from millstream.state.snapshot import Catalog, Snapshot, from_json
 
-FORMAT = 5  # 4: users' code is kept without classes of ours; 5: query tables are a part of the snapshot
-READABLE = (3, 4, FORMAT)
-_OLD = re.compile(r"(?:catalog|notes)-(\d{10})(?:-\w+)?\.(?:json|log)|.*\.tmp|notes\.log")
+# 4: users' code is kept without classes of ours; 5: query tables are a part of the snapshot; 6: commits may be lines of
+# a log, and history may lie in segments.
+FORMAT = 6
+READABLE = (3, 4, 5, FORMAT)
+_OLD = re.compile(r"(?:catalog|notes|changes)-(\d{10})(?:-\w+)?\.(?:json|log)|.*\.tmp|notes\.log")
+_CHANGES = 1 << 20  # bytes of changes after which there is a manifest again, or as many as that has, if it is longer
 _ATTEMPTS = 100  # to take over from a process that goes on committing
 
 
@@ -111,6 +121,7 @@ class Manifest:
     layout: Layout
     catalog: str
     snapshot: Snapshot
+    changed: int = 0  # the manifest in whose log the commits are that count on top of the snapshot
 
 
 class Manifests:
@@ -124,8 +135,11 @@ class Manifests:
         self._is_lost = False
         self._version = 0
         self._neighbours = -1, directory, directory  # a version, and the manifests of it and of the next one
-        self._catalog: tuple[str, tuple[Mapping[str, Any], ...]] = "", ()
+        self._catalog: tuple[str, Catalog] = "", ()
         self._notes = Notes(directory, 0)
+        self._changes = Notes(directory, 0, CHANGES)
+        self._committed = Snapshot()
+        self._size = 0  # of the manifest
         self._encoding = Encoding()
         self.keeps_notes = False
 
@@ -140,33 +154,53 @@ class Manifests:
                 if self._newest() is None:
                     raise
                 found = self.read()  # the owner before may just have replaced it
-            snapshot = Snapshot() if found is None else found.snapshot
-            check(snapshot)
+            check(Snapshot() if found is None else self._with_changes(found))
             try:
-                self._take(found, snapshot)
+                self._committed = self._taken(found)
             except FileExistsError:
                 continue
-            return snapshot
+            self._remove_old()
+            reach("manifest-counts")
+            return self._committed
         raise StateError(
             f"{self.directory.parent} is being written to by another process",
             hint="close it there first: a database has one writer",
         )
 
-    def _take(self, found: Manifest | None, snapshot: Snapshot) -> None:
-        """FileExistsError says that the owner before has gone on."""
+    def _taken(self, found: Manifest | None) -> Snapshot:
+        """What is committed once the database is ours. FileExistsError says that another owner was there."""
         if found is None:
-            self._catalog = self._write_catalog(snapshot.catalog, 1), snapshot.catalog
-            self._write(1, 1, 1, snapshot, lambda: None)
-            self._version = self.fence = 1
-        else:
-            self.layout, self._catalog = found.layout, (found.catalog, snapshot.catalog)
-            self._write(found.version + 1, found.fence + 1, found.noted, snapshot, lambda: None)
-            if not self._remove_before(found.version):
-                raise FileExistsError
-            self._version, self.fence = found.version + 1, found.fence + 1
-        self._notes = Notes(self.directory, 1 if found is None else found.noted)
-        self._remove_old()
-        reach("manifest-counts")
+            self._begin(Manifest(1, 1, 1, self.layout, "", Snapshot(), 1), ())
+            return Snapshot()
+        # The owner before may have gone on up to here, or may be at it: only now it finds that it must not.
+        mine = replace(found, version=found.version + 1, fence=found.fence + 1)
+        self._begin(mine, found.snapshot.catalog)
+        if not self._remove_before(found.version):
+            raise FileExistsError
+        snapshot = self._with_changes(found)
+        # What it may still write to that log must not count, since its files will be gone.
+        again = replace(mine, version=mine.version + 1, changed=mine.version + 1, snapshot=snapshot)
+        self._begin(again, snapshot.catalog)
+        if not self._remove_before(mine.version):
+            raise FileExistsError
+        return snapshot
+
+    def _begin(self, manifest: Manifest, catalog: Catalog) -> None:
+        """Own the database by a manifest."""
+        version, snapshot = manifest.version, manifest.snapshot
+        self.layout, self._catalog = manifest.layout, (manifest.catalog, catalog)
+        if not manifest.catalog:
+            self._catalog = self._write_catalog(catalog, version), catalog
+        self._write(version, manifest.fence, manifest.noted, snapshot, lambda: None, changed=manifest.changed)
+        self._version, self.fence = version, manifest.fence
+        self._notes = Notes(self.directory, manifest.noted)
+        self._changes = Notes(self.directory, manifest.changed, CHANGES)
+
+    def _with_changes(self, manifest: Manifest) -> Snapshot:
+        snapshot = manifest.snapshot
+        for record in Notes(self.directory, manifest.changed, CHANGES).read():
+            snapshot = changed(snapshot, record["change"])
+        return snapshot
 
     def commit(self, snapshot: Snapshot, names_synced: Callable[[], None]) -> None:
         if self._is_lost:
@@ -175,6 +209,32 @@ class Manifests:
             raise StateError(
                 f"a commit to {self.directory.parent} was cut short", hint="close the database and open it again"
             )
+        if self._may_be_a_change(snapshot):
+            self._commit_change(snapshot, names_synced)
+        else:
+            self._commit_whole(snapshot, names_synced)
+        self._committed = snapshot
+
+    def _may_be_a_change(self, snapshot: Snapshot) -> bool:
+        """Where all that was declared and noted is in the manifest, and the log is our own and not long yet."""
+        is_known = snapshot.catalog is self._catalog[1] and not self.keeps_notes and not self._notes.length
+        is_ours = self._changes.version == self._version
+        return is_known and is_ours and self._changes.length < max(_CHANGES, self._size)
+
+    def _commit_change(self, snapshot: Snapshot, names_synced: Callable[[], None]) -> None:
+        said = {"change": change(self._committed, snapshot)}
+        names_synced()
+        self.is_in_doubt = True
+        try:
+            self._changes.append(said)
+        except OSError as error:
+            self.is_in_doubt = self._changes.is_in_doubt
+            raise _not_written(self._changes.path, error) from error
+        self.check_current()  # else it stays in doubt
+        self.is_in_doubt = False
+        reach("change-counts")
+
+    def _commit_whole(self, snapshot: Snapshot, names_synced: Callable[[], None]) -> None:
         before, version = self._version, self._version + 1
         catalog = self._write_catalog(snapshot.catalog, version)
         kept, self._catalog = self._catalog, (catalog, snapshot.catalog)
@@ -193,6 +253,8 @@ class Manifests:
             self._is_lost, self._catalog = True, kept
             raise self._taken_over()
         self._version = version
+        self._changes.close()
+        self._changes = Notes(self.directory, version, CHANGES)
         if not self.keeps_notes:
             self._notes.close()
             self._notes = Notes(self.directory, version)
@@ -203,6 +265,7 @@ class Manifests:
     def close(self) -> None:
         """Nothing is committed or noted any more."""
         self._notes.close()
+        self._changes.close()
 
     def restore(self, manifest: Manifest) -> None:
         """Begin a directory with what a manifest of another one says, which nobody owns yet."""
@@ -211,7 +274,8 @@ class Manifests:
 
     def current(self, snapshot: Snapshot) -> Manifest:
         """What the manifest says, with what the process knows since."""
-        return Manifest(self._version, self.fence, self._notes.version, self.layout, self._catalog[0], snapshot)
+        version = self._version
+        return Manifest(version, self.fence, self._notes.version, self.layout, self._catalog[0], snapshot, version)
 
     def check_current(self) -> None:
         if not self._is_lost:
@@ -234,8 +298,8 @@ class Manifests:
         return self._notes.read()
 
     def read(self) -> Manifest | None:
-        """The newest manifest, or None where nothing was ever committed. One that is damaged is refused: what an older
-        one names need not be there any more."""
+        """The newest manifest, without the changes since, or None where nothing was ever committed. One that is damaged
+        is refused: what an older one names need not be there any more."""
         path = self._newest()
         if path is None:
             return None
@@ -247,7 +311,8 @@ class Manifests:
         layout = self._known_layout(Layout(**content["layout"]), path)
         snapshot = from_json(content["snapshot"], catalog)
         version = content["version"]
-        return Manifest(version, content.get("fence", 0), content.get("noted", version), layout, name, snapshot)
+        noted, since = content.get("noted", version), content.get("changed", version)
+        return Manifest(version, content.get("fence", 0), noted, layout, name, snapshot, since)
 
     def _newest(self) -> Path | None:
         return max(self.directory.glob("manifest-*.json"), default=None)
@@ -255,7 +320,7 @@ class Manifests:
     def _path(self, version: int) -> Path:
         return self.directory / f"manifest-{version:010d}.json"
 
-    def _write_catalog(self, catalog: tuple[Mapping[str, Any], ...], version: int) -> str:
+    def _write_catalog(self, catalog: Catalog, version: int) -> str:
         name, written = self._catalog
         if name and written is catalog:
             return name
@@ -268,18 +333,26 @@ class Manifests:
         return name
 
     def _write(
-        self, version: int, fence: int, noted: int, snapshot: Snapshot, names_synced: Callable[[], None]
+        self,
+        version: int,
+        fence: int,
+        noted: int,
+        snapshot: Snapshot,
+        names_synced: Callable[[], None],
+        changed: int | None = None,
     ) -> None:
         content = {
             "version": version,
             "fence": fence,
             "owner": f"process {os.getpid()} on {socket.gethostname()}",
             "noted": noted,
+            "changed": version if changed is None else changed,
             "layout": {"shards": self.layout.shards, "hash": self.layout.hash},
             "catalog": self._catalog[0],
         }
         head, path = json.dumps(content, separators=(",", ":")).removesuffix("}"), self._path(version)
         body = f'{head},"snapshot":{self._encoding.snapshot(snapshot)}}}'.encode()
+        self._size = len(body)
         try:
             write_new(path, "manifest", FORMAT, body, names_synced)
         except FileExistsError:
@@ -312,7 +385,7 @@ class Manifests:
         for path in sorted(self.directory.glob("manifest-*.json")):
             if path >= self._path(self._version) or not _removed(path):
                 break  # those after it stay as long as it does
-        kept = self._catalog[0], self._notes.path.name
+        kept = self._catalog[0], self._notes.path.name, self._changes.path.name
         for path in self.directory.iterdir():
             found = _OLD.fullmatch(path.name)
             if found is None or path.name in kept or int(found[1] or 0) > self._version:

@@ -47,9 +47,10 @@ def packed(frame: pl.DataFrame) -> pa.Table:
         return frame.to_arrow()
     said: dict[str, object] = {"columns": frame.columns, "rules": rules}
     if narrow:
-        frame = frame.with_columns(distances for distances, _, _ in narrow.values())
+        frame = pl.DataFrame([narrow[c.name][0] if c.name in narrow else c for c in frame.get_columns()])
         said["narrow"] = {name: rest for name, (_, *rest) in narrow.items()}
-    table = frame.drop(rules).to_arrow() if len(rules) < frame.width else _height_only(frame.height)
+    kept_columns = [column for column in frame.get_columns() if column.name not in rules]
+    table = pl.DataFrame(kept_columns).to_arrow() if kept_columns else _height_only(frame.height)
     return table.replace_schema_metadata({_KEY: json.dumps(said).encode()})
 
 

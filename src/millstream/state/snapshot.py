@@ -90,6 +90,29 @@ class QueryTable:
 
 
 @dataclass(frozen=True)
+class RunProgress:
+    """How far a run through history is that some edges wait for: from which instant of each stream on it reads, the
+    last instants that it has read of each source, and how many elements; what its steps hold, and what it has shown.
+    For queries of a group, also which these are, and their rows of the query table."""
+
+    edges: Names
+    firsts: Mapping[str, int]
+    reached: Mapping[str, int]
+    seen: Mapping[str, int]
+    rows: int
+    states: Mapping[str, Mapping[str, Names]]
+    results: Mapping[str, Names]
+    tables: Mapping[str, Names]
+    queries: tuple[int, ...] = ()
+
+    def names(self) -> Iterator[str]:
+        yield from state_names(self.states)
+        for found in (self.results, self.tables):
+            for names in found.values():
+                yield from names
+
+
+@dataclass(frozen=True)
 class Snapshot:
     """The committed state after an epoch. A reader that holds one sees exactly that prefix of all inputs."""
 
@@ -104,6 +127,7 @@ class Snapshot:
     queries: Mapping[str, int] = field(default_factory=dict)  # per group: how many queries it has ever had
     query_tables: Mapping[str, QueryTable] = field(default_factory=dict)  # per step that selects for a group
     backfills: Names = ()  # edges that queries show and whose past is still being worked through
+    runs: Mapping[str, RunProgress] = field(default_factory=dict)  # how far that is, by the first edge of each run
     catalog: Catalog = ()  # what was declared, in order; opaque here
 
     def progress(self, source: str) -> SourceProgress:
@@ -118,6 +142,8 @@ class Snapshot:
             yield from names
         for table in self.query_tables.values():
             yield from table.names()
+        for run in self.runs.values():
+            yield from run.names()
 
     def query_table(self, selection: str) -> QueryTable:
         return self.query_tables.get(selection, QueryTable())
@@ -147,6 +173,14 @@ class Snapshot:
     def without_sources(self, sources: Collection[str]) -> Snapshot:
         """Nothing is known of some sources any more."""
         return replace(self, sources=_without(self.sources, sources), history=_without(self.history, sources))
+
+    def renamed(self, names: Mapping[str, str]) -> Snapshot:
+        """Some sources are called otherwise."""
+        return replace(
+            self,
+            sources={names.get(source, source): progress for source, progress in self.sources.items()},
+            history={names.get(source, source): files for source, files in self.history.items()},
+        )
 
     def with_states(self, states: Mapping[str, Mapping[str, Names]]) -> Snapshot:
         """Some steps hold what is given, and nothing else."""
@@ -196,15 +230,27 @@ class Snapshot:
     def without_backfills(self, edges: Collection[str]) -> Snapshot:
         return replace(self, backfills=tuple(edge for edge in self.backfills if edge not in edges))
 
+    def with_run(self, run: RunProgress) -> Snapshot:
+        """A run through history has come so far."""
+        return replace(self, runs={**self.without_runs(run.edges).runs, run.edges[0]: run})
+
+    def without_runs(self, edges: Collection[str]) -> Snapshot:
+        """Nobody goes on with the runs that are for one of these edges."""
+        gone = [key for key, run in self.runs.items() if not {*edges}.isdisjoint(run.edges)]
+        return replace(self, runs=_without(self.runs, gone)) if gone else self
+
     def without_edges(self, edges: Collection[str], steps: Collection[str]) -> Snapshot:
         """Nobody shows some edges any more, nor needs some steps."""
         failed = [key for key in self.failures if key.partition("#")[0] in steps]
         found = self.without_states(steps).without_results(edges).without_failures(failed)
+        backfills = tuple(edge for edge in self.backfills if edge not in edges)
+        waiting = {*backfills, *(edge for run in self.runs.values() if run.queries for edge in run.edges)} - {*edges}
         return replace(
             found,
             queries=_without(self.queries, edges),
             query_tables=_without(self.query_tables, steps),
-            backfills=tuple(edge for edge in self.backfills if edge not in edges),
+            backfills=backfills,
+            runs={key: run for key, run in self.runs.items() if not waiting.isdisjoint(run.edges)},
         )
 
     def only(self, shown: Collection[str], needed: Collection[str]) -> Snapshot:
@@ -218,6 +264,7 @@ class Snapshot:
             queries=_only(self.queries, shown),
             query_tables=_only(self.query_tables, needed),
             backfills=tuple(edge for edge in self.backfills if edge in shown),
+            runs={key: run for key, run in self.runs.items() if not {*run.edges}.isdisjoint(shown)},
         )
 
 
@@ -263,6 +310,7 @@ SECTIONS: Mapping[str, Callable[[Any], object]] = {
     "sinks": asdict,
     "queries": _as_it_is,
     "query_tables": lambda table: _table_entry(table),
+    "runs": asdict,
 }
 
 
@@ -277,20 +325,27 @@ def from_json(content: Mapping[str, Any], catalog: Catalog) -> Snapshot:
     return Snapshot(
         epoch=content["epoch"],
         clock=content["clock"],
-        sources={name: _progress(entry) for name, entry in content["sources"].items()},
-        history={name: tuple(map(_history_file, files)) for name, files in content["history"].items()},
-        states={
-            step: {synopsis: tuple(names) for synopsis, names in synopses.items()}
-            for step, synopses in content["states"].items()
-        },
-        results={edge: tuple(names) for edge, names in content["results"].items()},
-        failures=content["failures"],
-        sinks={name: _sink_cursor(cursor) for name, cursor in content["sinks"].items()},
-        queries=content["queries"],
-        query_tables={step: _query_table(table) for step, table in content.get("query_tables", {}).items()},
         backfills=tuple(content.get("backfills", ())),
         catalog=catalog,
+        **{name: section_from_json(name, content.get(name, {})) for name in SECTIONS},
     )
+
+
+def section_from_json(name: str, content: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: _READ[name](value) for key, value in content.items()}
+
+
+def _names(found: Mapping[str, Collection[str]]) -> dict[str, Names]:
+    return {key: tuple(names) for key, names in found.items()}
+
+
+def _states(found: Mapping[str, Mapping[str, Collection[str]]]) -> dict[str, dict[str, Names]]:
+    return {step: _names(synopses) for step, synopses in found.items()}
+
+
+def _run(entry: Mapping[str, Any]) -> RunProgress:
+    content = {name: _names(entry[name]) for name in ("results", "tables")} | {"states": _states(entry["states"])}
+    return RunProgress(**{**entry, **content, "edges": tuple(entry["edges"]), "queries": tuple(entry["queries"])})
 
 
 def _progress(entry: Mapping[str, Any]) -> SourceProgress:
@@ -315,3 +370,16 @@ def _query_table(entry: Mapping[str, Any]) -> QueryTable:
 def _history_file(entry: Mapping[str, Any]) -> HistoryFile:
     raw = entry["as_it_came"]
     return HistoryFile(**{**entry, "as_it_came": None if raw is None else AsItCame(**raw)})
+
+
+_READ: Mapping[str, Callable[[Any], Any]] = {
+    "sources": _progress,
+    "history": lambda files: tuple(map(_history_file, files)),
+    "states": lambda synopses: _names(synopses),
+    "results": tuple,
+    "failures": _as_it_is,
+    "sinks": _sink_cursor,
+    "queries": _as_it_is,
+    "query_tables": _query_table,
+    "runs": _run,
+}

@@ -13,13 +13,12 @@ import os
 import re
 import threading
 import uuid
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import cache
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol
+from typing import Any, Protocol, TypeVar
 from urllib.parse import quote
 
 import polars as pl
@@ -28,31 +27,21 @@ import pyarrow.parquet as pq
 
 from millstream.errors import StateError
 from millstream.state.faults import reach
-from millstream.state.files import checksum, checksum_text, damaged, sync_directory
+from millstream.state.files import checksum, damaged, disk_errors, sync_directory
 from millstream.state.layout import HISTORY, SEGMENTS
-from millstream.state.packing import packed, unpacked
+from millstream.state.packing import unpacked
 from millstream.state.pool import Pool, pool_for
+from millstream.state.tail import PREFIX, Tail
+from millstream.state.writers import SMALL, SegmentWriter, TailWriter
+from millstream.state.writers import Writer as Writer
 
+_Argument = TypeVar("_Argument")
 PERIOD = "_period"  # names the directories of history, as Hive does
-_ALIGNMENT = 64
-_SMALL = 1 << 16  # bytes of a segment or file up to which to read it back costs more than to have it twice
 _REMEMBERED = 10_000
 # What we call our files; those of earlier versions do not say whose they are.
-_FILE = re.compile(r"(?:e\d+|queries|landing)(?:-[a-z]?\d+)*?(?:-f(\d+))?-\w+\.(?:seg|parquet)")
+_FILE = re.compile(r"(?:e\d+|queries|landing|moves|handover|tail)(?:-[a-z]?\d+)*?(?:-f(\d+))?-\w+\.(?:seg|parquet)")
 _bounds: dict[str, dict[str, tuple[Any, Any] | None]] = {}  # of columns of files of history, by their footers
 _checked: set[str] = set()  # files of history whose checksums this process has found to be right
-
-
-class Writer(Protocol):
-    """Takes the segments of one task."""
-
-    def write(self, frame: pl.DataFrame) -> str:
-        """Keep a frame; gives its name, which is good once the file is closed."""
-        ...
-
-    def write_packed(self, frame: pl.DataFrame) -> str:
-        """The same in fewer bytes: for what is read rarely, since it is not mapped as it is."""
-        ...
 
 
 class Store(Protocol):
@@ -85,8 +74,9 @@ class Store(Protocol):
         """The rows of a segment."""
         ...
 
-    def write_history(self, source: str, period: int, label: str, frame: pl.DataFrame) -> str:
-        """Keep rows of a source for others to read too, among those of a period; gives the file's name."""
+    def write_history(self, source: str, period: int, label: str, frame: pl.DataFrame, *, apart: bool = False) -> str:
+        """Keep rows of a source, among those of a period; gives the file's name. Others can read it where it is large,
+        or is to lie `apart` from what else is written."""
         ...
 
     def adopt_history(self, source: str, period: int, label: str, content: bytes) -> str:
@@ -99,6 +89,10 @@ class Store(Protocol):
 
     def bounds(self, name: str, columns: Iterable[str]) -> Mapping[str, tuple[Any, Any] | None]:
         """The least and the greatest value of columns of a file of history; None where they are not known."""
+        ...
+
+    def close(self) -> None:
+        """No file stays open; what is written is."""
         ...
 
     def limit(self, budget: int | None) -> None:
@@ -145,7 +139,7 @@ class MemoryStore:
     def height(self, name: str) -> int:
         return self.read(name).height
 
-    def write_history(self, source: str, period: int, label: str, frame: pl.DataFrame) -> str:
+    def write_history(self, source: str, period: int, label: str, frame: pl.DataFrame, *, apart: bool = False) -> str:
         return self.keep(f"{source}-{label}", frame)
 
     def adopt_history(self, source: str, period: int, label: str, content: bytes) -> str:
@@ -162,6 +156,9 @@ class MemoryStore:
 
     def limit(self, budget: int | None) -> None:
         self.pool.limit(budget)
+
+    def close(self) -> None:
+        """There is no file."""
 
     def syncing_names(self, names: Iterable[str]) -> Callable[[], None]:
         return lambda: None
@@ -191,8 +188,8 @@ class DirectoryStore:
     """Segments as Arrow and history as Parquet in a directory that all processes of the database see.
 
     A segment's name is `file@offset+length#checksum`, that of history `path#checksum`. History lies in directories by
-    source and period. The names of files have the fencing number of the owner who had them written, so that nobody
-    takes those of a later one for leftovers.
+    source and period; what its owner writes of it in small batches are segments until it is merged. The names of files
+    have the fencing number of the owner who had them written, so that nobody takes those of a later one for leftovers.
     """
 
     def __init__(self, directory: Path, budget: int | None = None, fence: int = 0) -> None:
@@ -203,12 +200,14 @@ class DirectoryStore:
         self.pool.limit(budget)
         self.segments, self.history = directory / SEGMENTS, directory / HISTORY
         self._task = _TaskOfThread()
+        self._tail: Tail | None = None  # of its owner
         self._lasting: set[Path] = set()  # directories whose own names are known to last
         self._unremoved: set[Path] = set()
 
     def prepare(self, fence: int = 0) -> None:
         """Have its directories, for files of an owner, who is to read them as they are now."""
         self.fence = fence
+        self._tail = Tail(lambda: self.segments / f"{self._own(PREFIX)}.seg")
         self.pool.clear()
         self.segments.mkdir(parents=True, exist_ok=True)
         self.history.mkdir(parents=True, exist_ok=True)
@@ -218,22 +217,35 @@ class DirectoryStore:
 
     def sync(self, names: Iterable[str]) -> None:
         for path in {self._path(name) for name in names}:
-            with _disk_errors(path), path.open("rb") as file:
+            with disk_errors(path), path.open("rb") as file:
                 os.fsync(file.fileno())
 
     @contextmanager
     def file(self, label: str, *, synced: bool = True) -> Iterator[Writer]:
-        # A retried task must not meet the file of its first attempt.
-        writer = _SegmentWriter(self.segments / f"{self._own(label)}.seg", synced)
+        tail = self._tail
+        if synced and tail is not None and self._task.writer is None and tail.take():
+            try:
+                with self._written(TailWriter(tail)) as appending:
+                    yield appending
+            finally:
+                tail.give_back()
+        else:
+            # A retried task must not meet the file of its first attempt.
+            with self._written(SegmentWriter(self.segments / f"{self._own(label)}.seg", synced)) as writer:
+                yield writer
+
+    @contextmanager
+    def _written(self, writer: SegmentWriter) -> Iterator[Writer]:
         syncing: list[tuple[Path, Future[None]]] = []
-        self._task.syncing = syncing
+        before, self._task.syncing = self._task.syncing, syncing
+        outer, self._task.writer = self._task.writer, writer if isinstance(writer, TailWriter) else None
         try:
             yield writer
             writer.close()
             for name, frame in writer.small.items():
                 self.pool.keep(name, self.size(name), frame)
             for path, written in syncing:
-                with _disk_errors(path):
+                with disk_errors(path):
                     written.result()
         except BaseException:
             writer.discard()
@@ -241,37 +253,53 @@ class DirectoryStore:
                 written.exception()  # the first error is the one to tell
             raise
         finally:
-            self._task.syncing = None
+            self._task.syncing, self._task.writer = before, outer
 
     def _own(self, label: str) -> str:
         return f"{label}-f{self.fence}-{uuid.uuid4().hex[:8]}"
 
     def syncing_names(self, names: Iterable[str]) -> Callable[[], None]:
-        directories = {path.parent for path in self._files_of(names)}
+        files, tail = self._files_of(names), self._tail
+        known = None if tail is None or not tail.is_lasting else tail.path
+        directories = {path.parent for path in files if path != known}
         for directory in list(directories):
             while directory not in self._lasting and directory != self.directory:
                 self._lasting.add(directory)
                 directory = directory.parent
                 directories.add(directory)
-        syncing = [(path, _syncers().submit(sync_directory, path)) for path in directories]
+        syncing = [(path, _begun(sync_directory, path)) for path in directories]
 
         def wait() -> None:
-            for path, synced in syncing:
-                try:
-                    with _disk_errors(path):
+            try:
+                self.sync_tail()
+                reach("tail-synced")
+                for path, synced in syncing:
+                    with disk_errors(path):
                         synced.result()
-                except BaseException:
-                    self._lasting.clear()
-                    raise
+            except BaseException:
+                self._lasting.clear()
+                raise
+            if tail is not None and tail.path in files:
+                tail.is_lasting = True
 
         return wait
+
+    def close(self) -> None:
+        if self._tail is not None:
+            self._tail.close()
+
+    def sync_tail(self) -> None:
+        """Have what was appended on disk: for a commit, or for those who read it on other machines."""
+        if self._tail is not None:
+            with disk_errors(self.segments):
+                self._tail.sync()
 
     def _sync(self, descriptor: int, path: Path) -> None:
         """Have a file on disk: now, or, within the block of a task's file, when that ends. The disk works meanwhile."""
         if self._task.syncing is None:
             os.fsync(descriptor)
         else:
-            self._task.syncing.append((path, _syncers().submit(_sync_and_close, os.dup(descriptor))))
+            self._task.syncing.append((path, _begun(_sync_and_close, os.dup(descriptor))))
 
     def read(self, name: str) -> pl.DataFrame:
         _, _, length, _ = _parsed(name)
@@ -309,16 +337,28 @@ class DirectoryStore:
         except pa.ArrowException as error:
             raise damaged(self._path(name), str(error)) from None
 
-    def write_history(self, source: str, period: int, label: str, frame: pl.DataFrame) -> str:
+    def write_history(self, source: str, period: int, label: str, frame: pl.DataFrame, *, apart: bool = False) -> str:
+        if self._tail is not None and not apart and frame.estimated_size() <= SMALL:
+            return self._append_history(label, frame)
         content = io.BytesIO()
         frame.write_parquet(content, compression="lz4", statistics=True, row_group_size=1 << 17)
         return self.adopt_history(source, period, label, content.getbuffer())
+
+    def _append_history(self, label: str, frame: pl.DataFrame) -> str:
+        """As a segment: a file of its own would take longer to make than the epoch that it is for."""
+        if self._task.writer is not None:
+            name = self._task.writer.write_packed(frame)
+        else:
+            with self.file(label) as writer:
+                name = writer.write_packed(frame)
+        reach("history-written")
+        return name
 
     def adopt_history(self, source: str, period: int, label: str, content: bytes | memoryview) -> str:
         # Names that users give do not start with _, so that no column of theirs is called like the directories.
         directory = self.history / quote(source, safe="") / f"{PERIOD}={period}"
         path = directory / f"{self._own(label)}.parquet"
-        with _disk_errors(path):
+        with disk_errors(path):
             directory.mkdir(parents=True, exist_ok=True)
             with path.open("wb") as file:
                 try:
@@ -332,11 +372,14 @@ class DirectoryStore:
         return f"{path.relative_to(self.directory)}#{checksum(content)}"
 
     def read_history(self, name: str, wanted: pl.Expr | None = None) -> pl.DataFrame:
+        if "@" in name:
+            rows = self.read(name)
+            return rows if wanted is None else rows.filter(wanted)
         kept, path = self.pool.kept(name), self._path(name)
         try:
-            if kept is None and (wanted is None or path.stat().st_size <= _SMALL):
+            if kept is None and (wanted is None or path.stat().st_size <= SMALL):
                 kept = pl.read_parquet(io.BytesIO(self._checked(name)))
-                if kept.estimated_size() <= _SMALL:  # queries that come read again what came last
+                if kept.estimated_size() <= SMALL:  # queries that come read again what came last
                     self.pool.keep(name, 0, kept)
             if kept is not None:
                 return kept if wanted is None else kept.filter(wanted)
@@ -355,7 +398,7 @@ class DirectoryStore:
         if name not in _bounds:
             if len(_bounds) >= _REMEMBERED:
                 _bounds.clear()
-            _bounds[name] = _footer_bounds(self._path(name))
+            _bounds[name] = _bounds_of(self.read(name)) if "@" in name else _footer_bounds(self._path(name))
         return {column: _bounds[name].get(column) for column in columns}
 
     def _checked(self, name: str) -> bytes:
@@ -420,8 +463,11 @@ class DirectoryStore:
             yield from (Path(directory) / name for name in names if name.endswith(".parquet"))
 
     def _remove(self, paths: set[Path]) -> None:
-        """Files, and the periods that have none any more. Whoever calls holds the engine's lock: nobody writes."""
+        """Files, and the periods that have none any more. Whoever calls holds the engine's lock: nobody writes, but to
+        the tail, which stays until another one is begun."""
         paths, self._unremoved = paths | self._unremoved, set()
+        if self._tail is not None:
+            paths.discard(self._tail.path)
         for path in paths:
             try:
                 path.unlink(missing_ok=True)
@@ -447,91 +493,12 @@ class _TaskOfThread(threading.local):
     """What the task that a thread runs has to wait for when the block of its file ends."""
 
     syncing: list[tuple[Path, Future[None]]] | None = None
+    writer: TailWriter | None = None  # where what is small goes too
 
 
-class _SegmentWriter:
-    """Segments one after the other in one file, made when the first one comes."""
-
-    def __init__(self, path: Path, synced: bool) -> None:
-        self._path, self._synced = path, synced
-        self._file: BinaryIO | None = None
-        self._place = 0
-        self.small: dict[str, pl.DataFrame] = {}  # by name: the next epoch reads most of them
-
-    def write(self, frame: pl.DataFrame) -> str:
-        return self._write(frame, frame.to_arrow())
-
-    def write_packed(self, frame: pl.DataFrame) -> str:
-        return self._write(frame, packed(frame))
-
-    def _write(self, frame: pl.DataFrame, table: pa.Table) -> str:
-        with _disk_errors(self._path):
-            if self._file is None:
-                self._file = self._path.open("wb")
-            content = _Content(self._file)
-            is_small = table.nbytes <= _SMALL
-            if is_small:
-                # Arrow writes many short pieces, which are put together first.
-                buffer = pa.BufferOutputStream()
-                _serialize(table, buffer)
-                pieces = memoryview(buffer.getvalue())
-                content.write(pieces[: len(pieces) // 2])
-                content.write(pieces[len(pieces) // 2 :])
-            else:
-                _serialize(table, content)
-            name = f"{self._path.name}@{self._place}+{content.length}#{content.checksum}"
-            padding = -content.length % _ALIGNMENT
-            self._file.write(bytes(padding))
-        self._place += content.length + padding
-        if is_small:
-            self.small[name] = frame
-        return name
-
-    def close(self) -> None:
-        if self._file is not None:
-            with _disk_errors(self._path):
-                self._file.flush()
-                if self._synced:
-                    os.fsync(self._file.fileno())
-                self._file.close()
-            reach("segment-written")
-
-    def discard(self) -> None:
-        if self._file is not None:
-            with suppress(OSError):  # what could not be written cannot be written now either
-                self._file.close()
-            self._path.unlink(missing_ok=True)
-
-
-def _serialize(table: pa.Table, stream: Any) -> None:
-    with pa.ipc.new_file(stream, table.schema) as writer:
-        writer.write_table(table)
-
-
-class _Content(io.RawIOBase):
-    """What goes into a file, measured and summed up on the way: Arrow's buffers are not copied once more."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
-        self.length = self._sum = 0
-
-    @property
-    def checksum(self) -> str:
-        return checksum_text(self._sum)
-
-    def writable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self.length
-
-    def write(self, content: Any) -> int:
-        if self.length:
-            reach("segment-half-written")
-        self._file.write(content)
-        self._sum = zlib.crc32(content, self._sum)
-        self.length += len(content)
-        return len(content)
+def _bounds_of(frame: pl.DataFrame) -> dict[str, tuple[Any, Any] | None]:
+    found = ((column.name, column.min(), column.max()) for column in frame.get_columns())
+    return {name: None if least is None else (least, greatest) for name, least, greatest in found}
 
 
 def _footer_bounds(path: Path) -> dict[str, tuple[Any, Any] | None]:
@@ -567,23 +534,22 @@ def _syncers() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(4, thread_name_prefix="millstream-sync")
 
 
+def _begun(work: Callable[[_Argument], None], argument: _Argument) -> Future[None]:
+    """Work that is done meanwhile; when the interpreter ends there is nobody left to do it, and it is done at once."""
+    try:
+        return _syncers().submit(work, argument)
+    except RuntimeError:
+        work(argument)
+        done: Future[None] = Future()
+        done.set_result(None)
+        return done
+
+
 def _sync_and_close(descriptor: int) -> None:
     try:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-@contextmanager
-def _disk_errors(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise StateError(
-            f"{path} could not be written: {error.strerror or error}",
-            detail="the last committed state is intact",
-            hint="make room on the disk, then insert again or reopen the database",
-        ) from error
 
 
 def _parsed(name: str) -> tuple[str, int, int, str]:

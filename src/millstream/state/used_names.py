@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from millstream.state.snapshot import QueryTable, Snapshot
+from millstream.state.snapshot import QueryTable, RunProgress, Snapshot
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class UsedNames:
 
 
 def _parts(snapshot: Snapshot) -> tuple[Mapping[str, Any], ...]:
-    return snapshot.history, snapshot.states, snapshot.results, snapshot.query_tables
+    return snapshot.history, snapshot.states, snapshot.results, snapshot.query_tables, snapshot.runs
 
 
 def _compare(before: Mapping[str, Any], after: Mapping[str, Any], counts: Counter[str]) -> None:
@@ -81,11 +81,11 @@ def _compare(before: Mapping[str, Any], after: Mapping[str, Any], counts: Counte
 
 
 def _names(found: Any) -> Iterator[str]:
-    """Names as they are, of files of history, of query tables, and by synopsis."""
+    """Names as they are, of files of history, of query tables and runs, and by synopsis."""
     if isinstance(found, Mapping):
         for names in found.values():
             yield from names
-    elif isinstance(found, QueryTable):
+    elif isinstance(found, QueryTable | RunProgress):
         yield from found.names()
     else:
         yield from (part if isinstance(part, str) else part.name for part in found or ())

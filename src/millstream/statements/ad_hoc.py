@@ -26,7 +26,7 @@ class AdHocQueries:
         bound = self._planner.answering_once().plan(statement.place.text, statement.query).bound
         self._inputs.ask_for_ticks()
         now = self.latest(bound)
-        limit, past = self._planner.settings.max_rstream_rows, of_the_past(self._engine, bound)
+        limits, past = self._engine.limits.answers, of_the_past(self._engine, bound)
         # The answer of a relation has only this instant, that of a stream all elements up to it.
         first = now if bound.kind == "relation" else past.counted
         options = replace(self._planner.options, first_counted=max(first, 0))
@@ -36,19 +36,19 @@ class AdHocQueries:
         else:
             rows, past = counted_now(self._engine, bound, past, options, now)
         if bound.kind == "relation":
-            table = relation_at(rows, bound.schema, now, bound.order)
+            table = relation_at(rows, bound.schema, now, bound.order, limits)
             table = table.select(range(len(bound.schema) - bound.added_keys)) if bound.added_keys else table
         else:
-            read = {source.name for source in sources(bound.plan)}
+            read = {source.feed for source in sources(bound.plan)}
             since = max(past.first, self._engine.sources.first_answerable(read)) - 1
-            table = elements_between(rows, bound.schema, since, now, bound.domain, limit)
+            table = elements_between(rows, bound.schema, since, now, bound.domain, limits)
         return Result("; ".join([f"{table.num_rows} rows", *past.notices]), table=table, notices=past.notices)
 
     def latest(self, bound: BoundQuery) -> int:
         """The instant up to which a query is final now; over tables only, also what is pending."""
         engine, read = self._engine, sources(bound.plan)
-        frontiers = [engine.sources.frontier(source.name) for source in read] or [engine.sources.frontier(CLOCK)]
+        frontiers = [engine.sources.frontier(source.feed) for source in read] or [engine.sources.frontier(CLOCK)]
         if has_no_heartbeat(bound.plan):
-            pending = [engine.snapshot.progress(source.name).last_change for source in read]
+            pending = [engine.snapshot.progress(source.feed).last_change for source in read]
             return max([min(frontiers), 0, *pending])
         return min(frontiers)

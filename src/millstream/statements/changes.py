@@ -46,7 +46,7 @@ class ChangeStatements:
             case st.Advance():
                 return Result(self._inputs.run_advance(statement))
             case _:
-                return Result(self._inputs.run_change(statement))
+                return Result(self._inputs.tables.change(statement))
 
     def _rows_now(self, statement: st.InsertQuery) -> pa.Table:
         """What its query answers now; of elements of a stream, without their timestamps."""

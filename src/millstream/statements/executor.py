@@ -23,10 +23,12 @@ from millstream.settings import Settings
 from millstream.statements.ad_hoc import AdHocQueries
 from millstream.statements.cascade import Cascade
 from millstream.statements.changes import ChangeStatements
+from millstream.statements.describe import DescribeStatements
 from millstream.statements.existing import Existing
 from millstream.statements.explain import ExplainStatements
 from millstream.statements.objects import ObjectStatements
 from millstream.statements.queries import QueryStatements
+from millstream.statements.replacing import Replacing
 from millstream.statements.result import Result
 from millstream.statements.settings import SettingStatements
 from millstream.statements.show import ShowStatements
@@ -59,9 +61,11 @@ class Executor:
         self._ad_hoc = AdHocQueries(engine, planner, inputs)
         self._changes = ChangeStatements(inputs, sinks, self._ad_hoc)
         self.explain = ExplainStatements(engine, planner, queries, self._ad_hoc)
-        self._show = ShowStatements(engine, session.catalog, queries, sinks)
+        self._show = ShowStatements(engine, session, queries, sinks)
+        self._describe = DescribeStatements(engine, session, planner, queries, sinks)
         self._existing = Existing(session, planner, queries, sinks)
         self._cascade = Cascade(session, queries, sinks, self.queries, self.sinks, self.objects)
+        self._replacing = Replacing(engine, session, planner, queries, sinks, self.queries, self.sinks, self.objects)
 
     def execute(self, text: str, *, again: bool = False) -> Result:
         """Run all statements of a text; gives the last one's result. A text that may have been run before leaves alone
@@ -74,10 +78,21 @@ class Executor:
             there += [instead.message] if again and instead is not None else []
         return replace(result, notices=(*there, *result.notices)) if there else result
 
+    def _replaced(self, statement: st.Statement) -> Result | None:
+        """What OR REPLACE did; None where there is nothing to replace."""
+        if not isinstance(statement, st.CreateView | st.CreateSink | st.RegisterQuery) or not statement.or_replace:
+            return None
+        with self._delivering, self._engine.lock:
+            return self._replacing.run(statement)
+
     def _run(self, statement: st.Statement) -> Result:
+        if (replaced := self._replaced(statement)) is not None:
+            return replaced
         match statement:
             case st.CreateStream() | st.CreateTable() | st.CreateView():
                 return self.objects.create(statement)
+            case st.AddColumn() | st.Rename() | st.SetRetain():
+                return self.objects.alter(statement)
             case st.RegisterQuery():
                 return self.queries.register(statement)
             case st.CreateSink():
@@ -95,6 +110,12 @@ class Executor:
                 return self.explain.run(statement)
             case st.Show():
                 return self._show.run(statement)
+            case st.Describe():
+                return self._describe.describe(statement)
+            case st.ShowCreate():
+                return self._describe.show_create(statement)
+            case st.Comment():
+                return self._describe.comment(statement)
             case _:
                 name = type(statement).__name__
                 raise NotSupportedError(f"{name} cannot be run yet", place=statement.place)
@@ -126,7 +147,7 @@ class Executor:
                     self._settings.apply(Settings(**entry["values"]))
                 case "function" | "aggregate" | "window":
                     _recover(entry, self.code.recover)
-                case "query" | "template" | "named_template" | "sink":
+                case "query" | "template" | "named_template" | "sink" | "comment":
                     pass  # opened when all that they read is there
                 case _:
                     _recover(entry, self.objects.recover)

@@ -30,15 +30,37 @@ class Existing:
         match statement:
             case st.Drop(if_exists=True) if self._named(statement.kind.lower(), statement.name) is None:
                 return Result(f"there is no {statement.kind.lower()} {statement.name}: nothing to drop")
+            case st.AddColumn() | st.Rename() | st.SetRetain():
+                return self._instead_of_altering(statement, again)
             case st.CreateStream() | st.CreateTable() | st.CreateView() | st.CreateSink() | st.RegisterQuery():
                 return self._instead_of_creating(statement, again)
             case _:
                 return None
 
+    def _instead_of_altering(self, statement: st.Alteration, again: bool) -> Result | None:
+        """Where a column is there already, or the same was said before."""
+        kind = "stream" if isinstance(statement, st.SetRetain) else statement.kind.lower()
+        place, entries = statement.place, self._session.declared.entries
+        found = self._session.catalog.get(statement.name.key)
+        if isinstance(statement, st.AddColumn) and statement.if_not_exists and found is not None:
+            names = {field.name.lower() for field in found.columns}
+            if statement.column.name.key in names:
+                return Result(f"{kind} {found.name} has a column {statement.column.name} already")
+        said = _words(place.text[place.start : place.end])
+        before = (text for entry in entries if entry["kind"] == kind for text in entry.get("altered", ()))
+        if again and any(_words(text) == said for text in before):
+            return Result(f"{kind} {statement.name} is altered so already")
+        return None
+
     def _instead_of_creating(self, statement: st.Creation, again: bool) -> Result | None:
         kind, name = _kind_of(statement), statement.name
         found = self._named(kind, name)
-        if found is None or not (statement.if_not_exists or again):
+        if again and found is None and (renamed := self._renamed(statement)) is not None:
+            return Result(f"{kind} {name} is there already, and is called {renamed} now")
+        or_replace = not isinstance(statement, st.CreateStream | st.CreateTable) and statement.or_replace
+        if found is None or not (statement.if_not_exists or or_replace or again):
+            return None
+        if or_replace and not self._is_same(statement):
             return None
         if not statement.if_not_exists and not self._is_same(statement):
             raise CatalogError(
@@ -48,6 +70,13 @@ class Existing:
             )
         query = self._queries.registry.get(name.text) if kind == "query" else None
         return Result(f"{kind} {found} is there already", query=query)
+
+    def _renamed(self, statement: st.Creation) -> str | None:
+        """What an object that the same words declared is called now."""
+        kind, place = _kind_of(statement), statement.place
+        renamed = [entry for entry in self._session.declared.entries if entry["kind"] == kind and "altered" in entry]
+        said = _words(place.text[place.start : place.end]) if renamed else []
+        return next((entry["name"] for entry in renamed if _words(entry["text"]) == said), None)
 
     def _named(self, kind: str, name: st.Name) -> str | None:
         """The name of what is there, as it was written."""
@@ -93,9 +122,11 @@ def _kind_of(statement: st.Creation) -> str:
 
 
 def _words(text: str) -> list[tuple[TokenType, str]]:
-    """What a text says, without its spaces, comments, and IF NOT EXISTS."""
+    """What a text says, without its spaces, comments, IF NOT EXISTS, and OR REPLACE."""
     tokens = CQL().tokenize(text)
     words = [(token.token_type, token.text) for token in tokens]
+    if [word.upper() for _, word in words[1:3]] == ["OR", "REPLACE"]:
+        del words[1:3]
     said = [word.upper() for _, word in words]
     if said[2:5] == ["IF", "NOT", "EXISTS"]:
         del words[2:5]

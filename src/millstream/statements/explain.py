@@ -38,7 +38,10 @@ class ExplainStatements:
         if statement.form != "text":
             text = PlanView(view.text, view.document, measured=statement.analyze).in_format(statement.form)
             return Result(text, table=pa.table({PLAN: [text]}))
-        text = f"{view.text}{more}\n\n{as_text(reports)}" if statement.analyze else view.text
+        text = view.text
+        if statement.analyze:
+            said = [as_text(reports), self._engine.reports.shown_epochs() if statement.name is not None else ""]
+            text = f"{text}{more}\n\n" + "\n".join(filter(None, said))
         return Result(text, table=pa.table({PLAN: text.split("\n")}))
 
     def plan(self, cql: str) -> PlanView:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
+from millstream.catalog.comments import without_comments
 from millstream.catalog.entries import Declarations, Entry
 from millstream.catalog.objects import kind_of
 from millstream.catalog.session import Session
 from millstream.connectors.feeds import feed_of
 from millstream.connectors.source_loop import SourceLoop, needs_spark
+from millstream.connectors.source_reports import read_report
 from millstream.engine.engine import Engine
 from millstream.errors import CatalogError, Error
 from millstream.ingest.external import External
@@ -16,10 +18,13 @@ from millstream.ingest.insert import Inputs
 from millstream.language import statements as st
 from millstream.language.statement_parser import parse
 from millstream.language.type_names import stored_text
-from millstream.plan.definitions import Definition, TableDefinition, ViewDefinition
+from millstream.plan.definitions import Definition, StreamDefinition, TableDefinition, ViewDefinition
 from millstream.queries.registry import Registry
+from millstream.statements.altering import ALTERED, Altering
 from millstream.statements.definitions import Definitions
 from millstream.statements.result import Result
+
+_ENFORCES = "enforces"  # in the entry of a table: it was made when keys were kept to
 
 
 class ObjectStatements:
@@ -37,6 +42,7 @@ class ObjectStatements:
         self._engine, self._session, self._registry = engine, session, registry
         self._inputs, self._source_loop, self._external = inputs, source_loop, external
         self._definitions = Definitions(engine, session)
+        self._altering = Altering(engine, session, self._definitions, source_loop, self.users)
 
     def create(self, statement: st.CreateStream | st.CreateTable | st.CreateView) -> Result:
         session, place = self._session, statement.place
@@ -44,20 +50,26 @@ class ObjectStatements:
             name, message = self._definitions.define(statement, session.settings)
             kind = kind_of(session.catalog[name.key])
             try:
-                declared = session.declared.with_entry(
-                    kind, name.text, text=place.text[place.start : place.end], settings=asdict(session.settings)
-                )
+                text = place.text[place.start : place.end]
+                content: dict[str, object] = {"text": text, "settings": asdict(session.settings)}
+                content |= {_ENFORCES: True} if kind == "table" else {}
+                declared = session.declared.with_entry(kind, name.text, **content)
                 if isinstance(statement, st.CreateView) or statement.source is None:
                     session.declare(declared)
                 else:
-                    self._declare_external(session.catalog[name.key], statement.source, declared)
+                    message += self._declare_external(session.catalog[name.key], statement.source, declared)
             except BaseException:
                 self._definitions.forget(name.key)
                 raise
         return Result(message)
 
-    def _declare_external(self, definition: Definition, source: st.UsingClause, declared: Declarations) -> None:
-        """Declare what is read from outside: a feed that `run` reads, or a table that is read now."""
+    def check_view(self, statement: st.CreateView) -> None:
+        """Refuse a view that cannot be."""
+        self._definitions.view(statement, self._session.settings)
+
+    def _declare_external(self, definition: Definition, source: st.UsingClause, declared: Declarations) -> str:
+        """Declare what is read from outside: a feed that `run` reads, or a table that is read now. Gives what came of
+        that."""
         if isinstance(definition, ViewDefinition):
             raise AssertionError("views read what is inside")
         if self._external is None:
@@ -68,10 +80,14 @@ class ObjectStatements:
                 self._external.check_feed(feed)
                 self._source_loop.forget(feed.key)
                 self._session.declare(declared)
-            elif isinstance(definition, TableDefinition):
-                rows = self._external.read(definition, self._session.settings.max_value_bytes)
-                self._inputs.read_table(definition, rows, declared.entries)
-                self._session.declared = declared
+                return ": its rows come when db.run() (or millstream run) reads them"
+            if not isinstance(definition, TableDefinition):
+                raise AssertionError(f"{definition.name} is read by nobody")
+            rows = self._external.read(definition, self._session.settings.max_value_bytes)
+            report = read_report(self._engine.store, definition, rows)
+            self._inputs.read_table(definition, rows, declared.entries)
+            self._session.declared = declared
+            return report
         except Error as error:
             error.place = error.place or source.place
             raise
@@ -80,8 +96,7 @@ class ObjectStatements:
         kind, name, session = statement.kind.lower(), statement.name, self._session
         session.catalog.find(kind, name)
         owned = self._definitions.owned(name.key)
-        users = session.catalog.users(owned) + self._registry.readers(set(owned))
-        if users:
+        if users := self.users(name.key):
             raise CatalogError(
                 f'{kind} "{name}" is in use',
                 detail=f"by {', '.join(users)}",
@@ -90,7 +105,7 @@ class ObjectStatements:
             )
         self.check_not_read(name)
         settings = session.settings.without_stream(name.key)
-        declared = session.declared.without(kind, name.key)
+        declared = without_comments(session.declared.without(kind, name.key), kind, [name.key])
         if settings != session.settings:
             declared = declared.with_settings(settings)
         self._engine.sources.drop(owned, declared.entries)
@@ -98,6 +113,20 @@ class ObjectStatements:
         self._definitions.forget(name.key)
         self._source_loop.forget(name.key)
         return Result(f"{kind} {name} dropped")
+
+    def users(self, key: str) -> list[str]:
+        """The views and queries that read an object, or a table that comes with it."""
+        owned = self._definitions.owned(key)
+        return self._session.catalog.users(owned) + self._registry.readers(set(owned))
+
+    def alter(self, statement: st.Alteration) -> Result:
+        """ALTER STREAM and ALTER TABLE, by one commit."""
+        kind = "stream" if isinstance(statement, st.SetRetain) else statement.kind.lower()
+        with self._engine.lock:
+            definition = self._session.catalog.find(kind, statement.name)
+            if not isinstance(definition, StreamDefinition | TableDefinition):
+                raise AssertionError(f"a {kind} that is none")
+            return self._altering.run(definition, kind, statement)
 
     def check_not_read(self, name: st.Name) -> None:
         """Refuse to drop what a run reads from."""
@@ -107,4 +136,12 @@ class ObjectStatements:
         """Have what an earlier process declared."""
         with stored_text():
             (statement,) = parse(entry["text"])
-            self._definitions.define(statement, self._session.settings_of(entry))
+            settings, enforces = self._session.settings_of(entry), entry.get(_ENFORCES, False)
+            name, _ = self._definitions.define(statement, settings, enforces=enforces)
+            key = name.key
+            for text in entry.get(ALTERED, ()):
+                (alteration,) = parse(text)
+                if isinstance(alteration, st.AddColumn | st.Rename | st.SetRetain):
+                    key = self._definitions.alter(key, alteration).name.lower()
+                if isinstance(alteration, st.SetRetain):
+                    self._engine.sources.lengthen()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from millstream.answers.result import StatementResult
-from millstream.ingest.insert import InsertResult
+from millstream.ingest.table_rows import InsertResult
 from millstream.query import Query
 
 

@@ -6,8 +6,10 @@ from dataclasses import replace
 
 from millstream.catalog.session import Session
 from millstream.engine.engine import Engine
+from millstream.engine.limits import AnswerLimits
 from millstream.errors import CatalogError, Error, NameError, Place, did_you_mean
 from millstream.kernel.scalar.zones import checked_zone
+from millstream.kernel.step_limits import StepLimits
 from millstream.language import statements as st
 from millstream.plan.rewrite import rule_names
 from millstream.queries.registry import Registry
@@ -60,6 +62,12 @@ class SettingStatements:
     def apply(self, settings: Settings) -> None:
         self._session.settings = settings
         self._engine.store.limit(settings.memory_budget or None)
-        self._engine.limits.change(settings.max_query_rows, settings.max_query_state, settings.max_value_bytes)
-        self._engine.limits.routing = "" if settings.routing == "auto" else settings.routing
+        limits = self._engine.limits
+        limits.rows, limits.state = settings.max_query_rows, settings.max_query_state
+        limits.answers = AnswerLimits(settings.max_rstream_rows, settings.max_answer_rows, settings.max_answer_bytes)
+        limits.steps = StepLimits(
+            settings.max_value_bytes, settings.max_column_bytes, settings.max_join_pairs, settings.max_join_rows
+        )
+        limits.routing = "" if settings.routing == "auto" else settings.routing
+        limits.small_epochs = settings.small_epochs
         self._engine.backfills.least_rows = settings.background_rows

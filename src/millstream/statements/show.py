@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
+import re
+
 import pyarrow as pa
 
-from millstream.catalog.objects import CatalogOfObjects
+from millstream.catalog.session import Session
 from millstream.connectors.sinks import Sinks
 from millstream.engine.engine import Engine
 from millstream.inspection.streams import StreamReports
 from millstream.language import statements as st
+from millstream.language.function_list import functions
 from millstream.plan.graph import step_label, step_pattern
 from millstream.plan.structures import structure_of
 from millstream.queries.standing import StandingQueries
 from millstream.queries.states import states, texts
+from millstream.settings import described
 from millstream.statements.result import Result
 
 
 class ShowStatements:
     """Lists objects, queries, sinks, and the steps of the shared plan."""
 
-    def __init__(self, engine: Engine, catalog: CatalogOfObjects, queries: StandingQueries, sinks: Sinks) -> None:
-        self._engine, self._catalog, self._queries, self._sinks = engine, catalog, queries, sinks
-        self._reports = StreamReports(engine, catalog)
+    def __init__(self, engine: Engine, session: Session, queries: StandingQueries, sinks: Sinks) -> None:
+        self._engine, self._session, self._queries, self._sinks = engine, session, queries, sinks
+        self._catalog = session.catalog
+        self._reports = StreamReports(engine, session.catalog)
 
     def run(self, statement: st.Show) -> Result:
         if statement.what == "QUERIES":
@@ -44,6 +49,12 @@ class ShowStatements:
             columns = ["name", "query", "target", "state", "deliveries", "until", "error", "rows", "bytes", "since"]
         elif statement.what == "PLAN":
             return self._shown_plan()
+        elif statement.what == "FUNCTIONS":
+            found = [each for each in functions(self._session.code) if _is_like(each.name, statement.like)]
+            rows = [{"name": each.name, "kind": each.kind, "takes": each.takes} for each in found]
+            columns = ["name", "kind", "takes"]
+        elif statement.what == "SETTINGS":
+            return self._shown_settings(statement.like)
         elif statement.what == "STREAMS":
             return self._shown_streams()
         else:
@@ -67,6 +78,19 @@ class ShowStatements:
             "rate": pa.array([report["rate"] for report in found], pa.float64()),
         }
         return Result(f"{len(found)} streams", table=pa.table(columns))
+
+    def _shown_settings(self, like: str | None) -> Result:
+        found = [each for each in described(self._session.settings) if _is_like(each["name"], like)]
+        texts = {name: [str(each[name]) for each in found] for name in ("name", "value", "default", "description")}
+        choices = [None if each["choices"] is None else ", ".join(each["choices"]) for each in found]
+        columns = {**texts, "choices": choices}
+        table = pa.table({name: pa.array(values, pa.string()) for name, values in columns.items()})
+        own = [
+            f"{key}: {name} = {value}"
+            for key, own in self._session.settings.by_stream.items()
+            for name, value in own.items()
+        ]
+        return Result("; ".join([f"{len(found)} settings", *own]), table=table)
 
     def _shown_plan(self) -> Result:
         """All steps that run, with what they have done since the database was opened."""
@@ -101,6 +125,14 @@ class ShowStatements:
         }
         table = pa.table({name: pa.array(column, pa.string()) for name, column in columns.items()})
         return Result(f"{len(queries)} queries", table=table)
+
+
+def _is_like(name: str, pattern: str | None) -> bool:
+    """By LIKE, without regard to case."""
+    if pattern is None:
+        return True
+    parts = (".*" if one == "%" else "." if one == "_" else re.escape(one) for one in pattern.lower())
+    return re.fullmatch("".join(parts), name.lower(), re.DOTALL) is not None
 
 
 def _text(instant: object) -> str | None:

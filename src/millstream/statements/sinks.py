@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from millstream.catalog.comments import without_comments
 from millstream.catalog.entries import Declarations, Entry
 from millstream.catalog.session import Session
 from millstream.connectors.sinks import CALLABLE, Deliver, Sink, Sinks
@@ -33,6 +34,13 @@ class SinkStatements:
         self._sinks, self._external = sinks, external
 
     def create(self, statement: st.CreateSink) -> Result:
+        self.check(statement)
+        self.declare(statement)
+        self._sinks.flush()
+        return Result(f"sink {statement.name} created")
+
+    def check(self, statement: st.CreateSink) -> None:
+        """Refuse a sink that cannot be."""
         name, target = statement.name, statement.target
         check_name(name)
         self._followed(statement)
@@ -43,15 +51,17 @@ class SinkStatements:
         except Error as error:
             error.place = error.place or target.place
             raise
-        with self._engine.lock:
+
+    def declare(self, statement: st.CreateSink) -> None:
+        """Have a sink that was checked, from now on."""
+        name, target = statement.name, statement.target
+        with self._engine.commits.as_one():
             self._sinks.check_free(name.text, name.place)
             query = self._followed(statement)
             content = {"format": target.format, "options": [*target.options]}
             declared = self._session.declared.with_entry("sink", name.text, **_entry(name.text, query), **content)
             self._session.declare(declared)
             self._attach(declared.entries[-1])
-        self._sinks.flush()
-        return Result(f"sink {name} created")
 
     def _followed(self, statement: st.CreateSink) -> Query | Template:
         known, name = self._queries.named if statement.of_template else self._queries.registry, statement.query
@@ -85,7 +95,7 @@ class SinkStatements:
     def drop(self, statement: st.Drop) -> Result:
         name = statement.name
         self._sinks.find(name.text, name.place)
-        declared = self._session.declared.without("sink", name.key)
+        declared = without_comments(self._session.declared.without("sink", name.key), "sink", [name.key])
         self._sinks.drop(name.key, declared.entries)
         self._session.declared = declared
         return Result(f"sink {name} dropped")

@@ -27,6 +27,7 @@ def stats(engine: Engine, catalog: CatalogOfObjects, queries: StandingQueries, s
         "queries": len(queries.registry),
         # All that are not named run.
         "query_states": {"running": found.running, "filling": list(found.filling), "failed": found.failed},
+        "epochs_run": dict(engine.reports.epochs),  # since the database was opened, by who ran them
         "operators": len(engine.pipeline.steps),
         "state_bytes": engine.reports.state_bytes(),
         "memory": engine.reports.memory(),

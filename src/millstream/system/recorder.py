@@ -63,12 +63,15 @@ class Recorder:
         while self._remembered > RECENT_ROWS and len(self._recent) > 1:
             self._remembered -= self._recent.popleft().count
 
-    def recent(self, since: int, limit: int) -> list[dict[str, object]]:
-        """The last rows after an instant, whether they are in the stream already or not, in the order of time."""
+    def recent(self, since: int, limit: int, until: int | None = None) -> list[dict[str, object]]:
+        """The last rows after an instant, and up to another one, whether they are in the stream already or not, in the
+        order of time."""
         names, found, left = [*self._schema], list[dict[str, object]](), limit
         for noted in reversed([*self._recent]):
             if noted.at <= since or left <= 0:
                 break
+            if until is not None and noted.at > until:
+                continue
             made = noted.rows()[-left:]
             left -= len(made)
             found += [{**dict(zip(names, row, strict=True)), TIMESTAMP_COLUMN: noted.at} for row in reversed(made)]

@@ -43,7 +43,9 @@ from millstream.system.streams import (
 MOST_OPERATORS = 1_000  # of an epoch that are listed: the costliest
 _PHASES = ("wait", "admit", "prepare", "run", "commit", "finish")
 _PATIENCE = 0.2  # seconds that who only looks waits for an epoch, before it does without the newest
-_REST = 49  # times as long as a feeding took: it is a fiftieth of all work at most
+_ROUTING_EVERY = 1.0  # seconds, at least, between two looks at what eddies have learnt,
+_ROUTING_REST = 400  # and so many times as long as one takes
+_REST = 99  # times as long as a feeding took: with what is noticed in epochs it is less than a fiftieth of all work
 
 
 class SystemStreams:
@@ -58,6 +60,7 @@ class SystemStreams:
         self._floor = max(engine.snapshot.progress(key).heartbeat for key in self._recorders)
         self._states: dict[str, tuple[str, str]] = {}  # of the queries that do not run: state and error
         self._routed: Mapping[str, tuple[str, ...]] = {}  # per eddy: the segments that are known
+        self._routing_rests_until = 0.0
         self._is_read = False
         self._is_coming = False  # is a feeding asked for
         self._coming = threading.Lock()
@@ -79,6 +82,7 @@ class SystemStreams:
         self._note(OPERATORS.name, at, count, _operators(report, self._engine if self._is_read else None))
         declared = (source for source in moved if "." not in source)  # not the tables of their late elements
         self._note_rows(STREAMS.name, at, [self._stream_row(report, name, at) for name in declared])
+        self._watch_routing()
         self._ask()
 
     def queries(self, state: str, queries: Sequence[Query]) -> None:
@@ -130,9 +134,9 @@ class SystemStreams:
             lag,
         )
 
-    def recent(self, stream: str, since: int, limit: int) -> list[dict[str, Any]]:
-        """The last rows of a system stream that were noticed after an instant (microseconds), in the order of time.
-        Nothing is fed for it: to look costs no epoch."""
+    def recent(self, stream: str, since: int, limit: int, until: int | None = None) -> list[dict[str, Any]]:
+        """The last rows of a system stream that were noticed after an instant (microseconds), and up to another one, in
+        the order of time. Nothing is fed for it: to look costs no epoch."""
         recorder = self._recorders[f"{PREFIX}{stream}"]
         if recorder.stream in (QUERIES, ROUTING) and self._engine.lock.acquire(timeout=_PATIENCE):
             try:
@@ -140,7 +144,7 @@ class SystemStreams:
                 self._note_routing()
             finally:
                 self._engine.lock.release()
-        return recorder.recent(since, limit)
+        return recorder.recent(since, limit, until)
 
     # Feeding
 
@@ -203,6 +207,14 @@ class SystemStreams:
         rows = [(name, state, None, error) for name, (state, error) in changed.items()]
         self._note_rows(QUERIES.name, at, rows)
         self._states = dict(found)
+
+    def _watch_routing(self) -> None:
+        """How shares move is to be seen by who comes later, too."""
+        begun = time.monotonic()
+        if begun >= self._routing_rests_until:
+            self._note_routing()
+            ended = time.monotonic()
+            self._routing_rests_until = ended + max(_ROUTING_EVERY, _ROUTING_REST * (ended - begun))
 
     def _note_routing(self) -> None:
         learnt = routing.learnt(self._engine.snapshot)

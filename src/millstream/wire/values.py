@@ -9,6 +9,7 @@
 | DATE, TIMESTAMP, TIMESTAMP_NTZ | "2026-01-31", "2026-01-31T10:00:00.000000Z", the latter without Z | the same |
 | BINARY | a text in base64 | the same |
 | INTERVAL | a number of microseconds | the same |
+| ARRAY | a list of such values | the list in JSON |
 
 NULL is null, and in CSV nothing, whereas an empty text has quotes. All of it is read as it is written; numbers and
 timestamps may also come as texts, and timestamps without a zone are in UTC.
@@ -17,6 +18,7 @@ timestamps may also come as texts, and timestamps without a zone are in UTC.
 from __future__ import annotations
 
 import base64
+import json
 import re
 from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
@@ -25,6 +27,7 @@ from typing import Any
 
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute
 
 from millstream import types
 from millstream.errors import InputError
@@ -32,6 +35,7 @@ from millstream.types import DataType, to_arrow
 
 EXACT = (1 << 53) - 1  # the largest integer up to which JavaScript's numbers are exact
 _INTEGER = re.compile(r"[+-]?\d{1,19}")
+_ARROW_MISFITS = pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError
 _HAS_ZONE = r"(Z|z|[ T]\S*[+-]\d\d(:?\d\d)?)$"
 
 
@@ -39,6 +43,8 @@ def type_name(kind: pa.DataType) -> str:
     """A column's type as the language writes it."""
     if pa.types.is_decimal(kind):
         return f"DECIMAL({kind.precision},{kind.scale})"
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return f"ARRAY<{type_name(kind.value_type)}>"
     return next((str(known) for known in _SCALAR if to_arrow(known) == kind), str(kind))
 
 
@@ -50,6 +56,8 @@ _SCALAR = (
 
 def arrow_type(name: str) -> pa.DataType:
     """The Arrow type of a column whose type is written so."""
+    if found := re.fullmatch(r"ARRAY<(.*)>", name):
+        return pa.list_(arrow_type(found[1]))
     if found := re.fullmatch(r"DECIMAL\((\d+),(\d+)\)", name):
         return pa.decimal128(int(found[1]), int(found[2]))
     return to_arrow(next(known for known in _SCALAR if known.name == name))
@@ -62,6 +70,8 @@ def plain(column: pa.ChunkedArray) -> pl.Series:
     """A column of numbers, texts and truth values that stand for its values."""
     values = pl.Series(column)
     kind = column.type
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return _plain_lists(column.combine_chunks())
     if pa.types.is_decimal(kind):
         return values.cast(pl.String)
     if pa.types.is_timestamp(kind):
@@ -76,8 +86,17 @@ def plain(column: pa.ChunkedArray) -> pl.Series:
     return values
 
 
+def _plain_lists(lists: pa.Array) -> pl.Series:
+    own = plain(pa.chunked_array([lists.flatten()])).to_arrow()
+    ends = pa.compute.cumulative_sum(pa.compute.list_value_length(lists).cast(pa.int64()).fill_null(0))
+    offsets = pa.concat_arrays([pa.array([0], pa.int64()), ends])
+    return pl.Series(pa.LargeListArray.from_arrays(offsets, own, mask=lists.is_null()))
+
+
 def is_safe(column: pl.Series) -> bool:
     """Whether JSON's own numbers carry all values of a plain column."""
+    if isinstance(column.dtype, pl.List):
+        return is_safe(column.explode())
     if column.dtype == pl.Int64:
         least, most = column.min(), column.max()
         return column.null_count() == len(column) or (int(least) >= -EXACT and int(most) <= EXACT)  # type: ignore[arg-type]
@@ -98,7 +117,7 @@ def json_value(value: Any) -> Any:
         return shown_timestamp(value)
     if isinstance(value, dict):
         return {str(key): json_value(part) for key, part in value.items()}
-    if isinstance(value, list | tuple | set | frozenset):
+    if isinstance(value, list | tuple | set | frozenset | pl.Series):
         return [json_value(part) for part in value]
     return str(value)
 
@@ -132,6 +151,8 @@ def instant_of(text: str) -> int | str:
 
 def from_json(value: Any, kind: DataType) -> Any:
     """A JSON value as the value of a column; what does not fit is left for those who check rows."""
+    if kind.element is not None and isinstance(value, list):
+        return [from_json(part, kind.element) for part in value]
     if isinstance(value, Decimal) and not kind.is_decimal:
         return float(value)
     if not isinstance(value, str) or (kind not in _FROM_TEXT and not kind.is_decimal):
@@ -177,6 +198,9 @@ _FROM_TEXT: dict[DataType, Callable[[str], Any]] = {
 def from_text(column: pa.ChunkedArray, kind: DataType, name: str, owner: str) -> pa.ChunkedArray:
     """A column of texts as values of a type."""
     try:
+        if kind.is_list:
+            values = [None if text is None else from_json(json.loads(text), kind) for text in column.to_pylist()]
+            return pa.chunked_array([pa.array(values, to_arrow(kind))])
         if kind == types.BINARY:
             return pa.chunked_array([pl.Series(column).str.decode("base64", strict=True).to_arrow()]).cast(pa.binary())
         if kind == types.INTERVAL:
@@ -190,7 +214,13 @@ def from_text(column: pa.ChunkedArray, kind: DataType, name: str, owner: str) ->
             ).to_series()
             column = pa.chunked_array([zoned.to_arrow()])
         return column.cast(to_arrow(kind))
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pl.exceptions.PolarsError, ValueError) as error:
+    except (
+        pa.ArrowInvalid,
+        pa.ArrowTypeError,
+        pa.ArrowNotImplementedError,
+        pl.exceptions.PolarsError,
+        ValueError,
+    ) as error:
         raise InputError(f'{owner}: column "{name}" does not fit {kind}', detail=str(error)) from None
 
 

@@ -4,41 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 
-import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.oracle.inputs import ChangeTable, Element, Feed
 from tests.oracle.times import Ticks
-from tests.support.instants import LAST, Row, at
+from tests.support.changes import REJECTED, SCHEMA, stepped
+from tests.support.instants import LAST, at
 
-from millstream.kernel.batch import batch_schema
-from millstream.kernel.operator import NO_STATE, Progress, State
 from millstream.kernel.relational.change_log import ChangeLog
 from millstream.language.statements import Heartbeat
-from millstream.types import BIGINT, STRING, Field, Schema
 
-SCHEMA: Schema = (Field("k", BIGINT), Field("v", BIGINT))
-REJECTED: Schema = (*SCHEMA, Field("op", STRING))
 OPERATIONS = {(): ("+", "insert", "-", "delete"), (0,): ("+", "-", "delete", "update")}
-
-
-def as_batch(changes: list[Element]) -> pl.DataFrame:
-    rows = [(*change.values, change.ts, change.ts + 1, 1, change.key) for change in changes]
-    return pl.DataFrame(rows, schema=batch_schema(REJECTED, arrival=True), orient="row")
-
-
-def stepped(operator: ChangeLog, changes: list[Element], cuts: list[int]) -> list[Row]:
-    """All rows of the output; each step ends at one of the frontiers, and changes come when they must."""
-    state: State = NO_STATE
-    output: list[Row] = []
-    before = -1
-    for after in [*cuts, LAST]:
-        due = [change for change in changes if before < change.ts <= after]
-        new, state = operator.step([as_batch(due)], state, Progress((before,), (after,)))
-        output += new.rows()
-        before = after
-    return output
 
 
 @pytest.mark.parametrize("key", OPERATIONS, ids=["without a key", "by key"])

@@ -18,6 +18,7 @@ from millstream.kernel.windows.time import (
     Hop,
     Now,
     Range,
+    RangeOn,
     Rows,
     Sessions,
     Tumble,
@@ -99,7 +100,7 @@ def by_the_oracle(window: WindowSpecification) -> oracle.Window:
             begin = oracle.Bound(window.begin is None, window.begin_age if window.begin is None else window.begin)
             end = oracle.Bound(window.end is None, window.end_age if window.end is None else window.end)
             return oracle.Window("BEGIN", begin=begin, end=end)
-        case UserWindow():
+        case UserWindow() | RangeOn():
             raise AssertionError("whatever it means")
         case Rows():
             return oracle.Window("ROWS", window.rows, window.slide, window.partition)

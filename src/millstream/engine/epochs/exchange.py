@@ -34,12 +34,28 @@ class Envelope:
 
 
 @dataclass
+class Exchanged:
+    """Rows that were to go to other shards, as how many they went since a combiner had put them together, and the bytes
+    of these."""
+
+    rows: int = 0
+    sent: int = 0
+    bytes: int = 0
+
+    def add(self, other: Exchanged) -> None:
+        self.rows += other.rows
+        self.sent += other.sent
+        self.bytes += other.bytes
+
+
+@dataclass
 class Load:
     """How many rows of a flow each shard was sent, and the heaviest keys where there was reason to look."""
 
     columns: Columns
     rows: list[int]
     heaviest: Counter[Key] = field(default_factory=Counter)
+    exchanged: Exchanged = field(default_factory=Exchanged)
 
 
 @dataclass(frozen=True)

@@ -75,9 +75,8 @@ def heartbeat_after(rule: HeartbeatRule, instants: pl.Series, heartbeat: int) ->
 
 def ticks_of(column: pl.Series, domain: TimeDomain, owner: str, name: str) -> pl.Series:
     """A timestamp column in ticks; NULL, negative and absurdly far ones are errors."""
-    missing = column.is_null()
-    if missing.any():
-        row = int(missing.arg_max() or 0) + 1
+    if column.null_count():
+        row = int(column.is_null().arg_max() or 0) + 1
         raise InputError(f'{owner}: row {row}: timestamp "{name}" is NULL', hint="every element needs a timestamp")
     if domain.type.is_temporal:
         column = column.dt.epoch("us")

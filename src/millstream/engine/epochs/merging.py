@@ -140,7 +140,7 @@ def perform(merge: Merge, store: Store, writer: Writer, epoch: int) -> Merge | N
             if not fits:
                 return None
             rows = pl.concat([read_history(store, file, merge.schema) for file in merge.files], rechunk=True)
-            made = write_history(store, merge.source, merge.period_length, epoch, rows, merge.schema)
+            made = write_history(store, merge.source, merge.period_length, epoch, rows, merge.schema, apart=True)
             return replace(merge, made=(made,))
     with store.pool.merge(_COPIES * sum(map(store.size, merge.names))) as fits:
         if not fits:

@@ -33,12 +33,13 @@ from millstream.kernel.batch import (
     value_column,
     value_columns,
 )
+from millstream.kernel.columns import constant, frame_of
 from millstream.kernel.hashing import mix
 from millstream.kernel.scalar.value_size import MAX_VALUE_BYTES, first_too_long, largest_value, too_large
 from millstream.plan.definitions import StreamDefinition
 from millstream.state.snapshot import AsItCame, HistoryFile, SourceProgress
 from millstream.state.store import Store
-from millstream.types import Schema, to_polars
+from millstream.types import AlteredField, Field, Schema, stored_name, to_polars
 
 LATE, MALFORMED, UNREADABLE, FILES = "_late", "_malformed", "_unreadable", "_files"
 TIME = "_ts"
@@ -124,14 +125,14 @@ class TakenPart:
 
 
 def write_history(
-    store: Store, source: str, period_length: int, epoch: int, batch: Batch, schema: Schema
+    store: Store, source: str, period_length: int, epoch: int, batch: Batch, schema: Schema, *, apart: bool = False
 ) -> HistoryFile:
     """Keep accepted rows under the names that users gave to the columns, behind those that say when."""
     times = {START: TIME, ARRIVAL: ARRIVAL} if ARRIVAL in batch.columns else {name: name for name in INTERVAL_COLUMNS}
-    values = [pl.col(value_column(index)).alias(field.name) for index, field in enumerate(schema)]
-    frame = batch.select(*(pl.col(name).alias(shown) for name, shown in times.items()), *values)
+    shown = {**times, **{value_column(index): stored_name(field) for index, field in enumerate(schema)}}
+    frame = frame_of([batch.get_column(name).alias(given) for name, given in shown.items()])
     first, last = _span(batch)
-    name = store.write_history(source, period_of(last, period_length), f"e{epoch}", frame)
+    name = store.write_history(source, period_of(last, period_length), f"e{epoch}", frame, apart=apart)
     return HistoryFile(name, batch.height, first, last, bytes=int(batch.estimated_size()))
 
 
@@ -147,13 +148,30 @@ def read_history(store: Store, file: HistoryFile, schema: Schema, cut: Cut | Non
         rows = _as_it_came(store.read_history(file.name), file.as_it_came, schema)
         wanted = None if cut is None else cut.wanted(file, START, value_columns(len(schema)))
         return rows if wanted is None else rows.filter(wanted)
+    if any(isinstance(field, AlteredField) for field in schema):
+        # What is asked for may not be in the file.
+        rows = _as_kept(store.read_history(file.name), schema)
+        wanted = None if cut is None else cut.wanted(file, START, value_columns(len(schema)))
+        return rows if wanted is None else rows.filter(wanted)
     names = [field.name for field in schema]
-    frame = store.read_history(file.name, None if cut is None else cut.wanted(file, cut.column, names))
-    values = [frame.get_column(field.name).alias(value_column(index)) for index, field in enumerate(schema)]
+    return _as_kept(store.read_history(file.name, None if cut is None else cut.wanted(file, cut.column, names)), schema)
+
+
+def _as_kept(frame: pl.DataFrame, schema: Schema) -> Batch:
+    """A file of our own as the kernel takes it."""
+    values = [_stored(frame, field).alias(value_column(index)) for index, field in enumerate(schema)]
     if ARRIVAL not in frame.columns:
-        return frame.select(*values, *INTERVAL_COLUMNS)
-    start = pl.col(TIME).alias(START)
-    return frame.select(*values, start, (start + 1).alias(END), pl.lit(1, pl.Int64).alias(WEIGHT), ARRIVAL)
+        return frame_of([*values, *(frame.get_column(name) for name in INTERVAL_COLUMNS)])
+    starts = frame.get_column(TIME)
+    ends, ones = pl.Series(END, starts.to_numpy() + 1), constant(WEIGHT, 1, frame.height)
+    return frame_of([*values, starts.alias(START), ends, ones, frame.get_column(ARRIVAL)])
+
+
+def _stored(frame: pl.DataFrame, field: Field) -> pl.Series:
+    """A column of a file, or the default of one that was added later."""
+    if not isinstance(field, AlteredField) or field.stored in frame.columns:
+        return frame.get_column(stored_name(field))
+    return pl.Series([field.default], dtype=to_polars(field.type)).new_from_index(0, frame.height)
 
 
 def _as_it_came(frame: pl.DataFrame, raw: AsItCame, schema: Schema) -> Batch:
@@ -238,7 +256,14 @@ def _rows(part: Part, content: bytes | None, store: Store, most: int) -> pl.Data
 def _named(frame: pl.DataFrame, columns: Schema) -> pl.DataFrame:
     """A user's file, as the columns are declared."""
     found = {name.lower(): name for name in frame.columns}
-    return pl.DataFrame([frame[found[f.name.lower()]].cast(to_polars(f.type)).alias(f.name) for f in columns])
+
+    def column(field: Field) -> pl.Series:
+        place = found.get(field.name.lower(), found.get(stored_name(field).lower()))
+        if place is None and isinstance(field, AlteredField):
+            return _stored(frame, field)
+        return frame[found[field.name.lower()] if place is None else place].cast(to_polars(field.type))
+
+    return pl.DataFrame([column(field).alias(field.name) for field in columns])
 
 
 def _file(name: str) -> bytes:

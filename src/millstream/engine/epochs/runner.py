@@ -37,7 +37,16 @@ class Runner(Protocol):
 class BackgroundRunner(Protocol):
     """Runs the tasks of a backfill on no more than one core."""
 
-    seconds: float  # that a task should take
+    @property
+    def seconds(self) -> float:
+        """That a task should take."""
+        ...
+
+    @property
+    def most_seconds(self) -> float:
+        """The same while no epoch comes."""
+        ...
+
     busy: float  # seconds that the last task took, without those in which it gave way
 
     def run(self, task: EpochTask) -> EpochOutcome: ...
@@ -74,7 +83,7 @@ class _InProcessBackground(InProcessRunner):
     """With plans of its own, since two threads run. They share one interpreter, so that it gives way to epochs before
     every step and every file that it reads, and steps are short."""
 
-    seconds = 0.02
+    seconds, most_seconds = 0.02, 0.5
 
     def __init__(self, store: Store, shards: int, pause: Callable[[], None]) -> None:
         super().__init__(store, shards)

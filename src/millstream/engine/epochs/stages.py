@@ -10,13 +10,14 @@ the plan below the step alone: from no other step, from no source that is silent
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 from millstream.errors import EvaluationError
 from millstream.kernel.batch import BEFORE_TIME, Batch, empty_batch
 from millstream.kernel.distribution import MAX_SHARDS, Columns, Copies
-from millstream.kernel.operator import NO_STATE, Operator, Progress
+from millstream.kernel.operator import NO_STATE, Combiner, Operator, Progress
 from millstream.kernel.pipeline import Pipeline, Step
 from millstream.kernel.stepping import stepped
 from millstream.plan.lowering.lower import CLOCK
@@ -149,6 +150,7 @@ class StageStep:
     consumer_inputs: int = 0
     table_of: str = ""  # the selection whose query table it reads too
     other_tables: tuple[str, ...] = ()  # those of others for which it makes something
+    sums: str = ""  # the flow of totals that may stand for rows of its input
 
     def breaking(self, failures: Mapping[str, EvaluationError], flows: Sequence[str]) -> list[EvaluationError]:
         """Of the failures those of its inputs, whether these are told by edges or by flows."""
@@ -157,11 +159,17 @@ class StageStep:
 
 @dataclass(frozen=True)
 class Send:
-    """A flow that leaves for the next stage: `edge` hashed by columns, or (None) staying on its shard."""
+    """A flow that leaves for the next stage: `edge` hashed by columns, or (None) staying on its shard. Where only one
+    step reads it, its combiner may put rows together; the totals that it makes are a flow of their own."""
 
     flow: str
     edge: str
     columns: Columns | None
+    combiner: Combiner | None = None
+
+    @property
+    def sums(self) -> str:
+        return f"{self.flow} in sums"
 
 
 @dataclass(frozen=True)
@@ -194,21 +202,27 @@ def make_stages(
     sends: dict[int, dict[str, Send]] = {}
     layouts = dict(sources) | {each.step.name: each.layout for each in placed}
     flow_layouts: dict[str, Batch] = {}
-    for each in placed:
+    taking_part = [each for each in placed if each.step.name in concerned]
+    readers = Counter(
+        _flow(edge, route) for each in taking_part for edge, route in zip(each.step.read, each.routes, strict=True)
+    )
+    for each in taking_part:
         step = each.step
-        if step.name not in concerned:
-            continue
         routes = list(zip(step.read, each.routes, strict=True))
         arrivals = [levels[edge] + (route is not None) for edge, route in routes if edge in levels]
         level = max([*arrivals, 1 if each.keyed else 0])
         flows = tuple(_flow(edge, route) for edge, route in routes)
+        combiner = step.operator.combiner if len(flows) == 1 and readers[flows[0]] == 1 else None
+        sums = ""
         for flow, (edge, route) in zip(flows, routes, strict=True):
             flow_layouts[flow] = flow_layouts[edge] = layouts[edge]
             if edge not in levels:
                 continue
             start = levels[edge]
             if route is not None:
-                sends.setdefault(start, {})[flow] = Send(flow, edge, route)
+                sends.setdefault(start, {})[flow] = send = Send(flow, edge, route, combiner)
+                if combiner is not None and combiner.layout is not None:
+                    sums, flow_layouts[send.sums] = send.sums, combiner.layout
                 start += 1
             for passing in range(start, level):
                 sends.setdefault(passing, {}).setdefault(flow, Send(flow, flow, None))
@@ -224,6 +238,7 @@ def make_stages(
                 len(step.consumer_edges),
                 step.table_of,
                 step.other_tables,
+                sums,
             )
         )
     stages = (

@@ -59,6 +59,27 @@ def updated(bag: Batch, condition: Expression | None, values: Sequence[Expressio
     return pl.concat([_from(chosen, at, -pl.col(WEIGHT)), _from(new, at, pl.col(WEIGHT))])
 
 
+def replaced(
+    bag: Batch,
+    given: Batch,
+    key: Sequence[str],
+    values: Sequence[Expression],
+    condition: Expression | None,
+    at: int,
+) -> tuple[Batch, Batch, Batch]:
+    """What becomes of rows whose keys new rows have, one each: those that go, those that come in their places (values
+    are over the old row and the new one behind it), and all that were met."""
+    width = len(values)
+    names = value_columns(2 * width)
+    new = given.select(pl.col(one).alias(other) for one, other in zip(names[:width], names[width:], strict=True))
+    given_key = [names[width + names.index(column)] for column in key]
+    met = bag.join(new, left_on=key, right_on=given_key, how="inner", nulls_equal=True, coalesce=False)
+    chosen = met if condition is None else select_true(met, condition)
+    gone = chosen.select(*names[:width], WEIGHT)
+    made = pl.concat([evaluate(chosen, values, names[:width]), chosen.select(WEIGHT)], how="horizontal")
+    return _from(gone, at, -pl.col(WEIGHT)), _from(made, at, pl.col(WEIGHT)), met
+
+
 def _from(rows: Batch, at: int, weight: pl.Expr) -> Batch:
     values = [name for name in rows.columns if not name.startswith("_")]
     return rows.select(

@@ -15,21 +15,21 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from functools import reduce
 
-from millstream.engine.epochs.exchange import Envelope, Load, Skew, skews, split
+from millstream.engine.epochs.exchange import Envelope, Exchanged, Load, Skew, skews, split
 from millstream.engine.epochs.merging import Merge, ResultMerge, perform
 from millstream.engine.epochs.parts import Part, late_key, take, write_history
 from millstream.engine.epochs.stages import Send, StagePlan, StagePlanner, StageStep
 from millstream.engine.epochs.traces import trace
 from millstream.errors import EvaluationError
 from millstream.kernel.batch import ARRIVAL, BORN, INSTANT, Batch, concat
-from millstream.kernel.columns import frame_of
+from millstream.kernel.columns import chosen, frame_of
 from millstream.kernel.eddy.policies import routing_by
 from millstream.kernel.operator import EVERYWHERE, Horizons, KeptInput, Progress, Segment, State
 from millstream.kernel.pipeline import Pipeline
-from millstream.kernel.scalar.value_size import MAX_VALUE_BYTES, limited_values
 from millstream.kernel.sharing.lineage import of_equal_width
 from millstream.kernel.sharing.parameters import QUERIES
 from millstream.kernel.sharing.selections_of_groups import other_table
+from millstream.kernel.step_limits import StepLimits, limited
 from millstream.kernel.stepping import stepped
 from millstream.kernel.storage import memory
 from millstream.kernel.storage.expiries import GoneRows, counting_gone
@@ -71,8 +71,9 @@ class EpochTask:
     periods: Mapping[str, int] = field(default_factory=dict)
     owner: str = ""
     synced: bool = True  # what is written is on disk in the end
-    largest_value: int = MAX_VALUE_BYTES  # that files may have and functions may make
+    limits: StepLimits = field(default_factory=StepLimits)
     routing: str = ""  # the policy that all eddies go by, where it is not their own
+    run_by: str = "auto"  # "driver" or "spark", where that is not left to what it costs
 
     @property
     def arriving(self) -> int:
@@ -99,6 +100,9 @@ class EpochOutcome:
     skew: tuple[Skew, ...] = ()
     orphans: tuple[str, ...] = ()  # written for steps that failed, and of no use to anyone
     pools: tuple[PoolUse, ...] = ()  # one per process
+    exchanged: Mapping[str, Exchanged] = field(default_factory=dict)  # what steps were sent by other shards
+    ran_as: str = "process"  # or how Spark's driver had it run
+    tasks: int = 0  # of Spark
 
     def names(self) -> list[str]:
         """All segments that were written or kept: of states, of results, and of merged results."""
@@ -123,7 +127,7 @@ class EpochWork:
     periods: Mapping[str, int]
     owner: str
     synced: bool
-    largest_value: int
+    limits: StepLimits
     routing: str
     culprits: Mapping[str, EvaluationError] = field(default_factory=dict)  # steps that kill whoever runs them
     trace: str = ""  # where to write down which step is run
@@ -167,7 +171,7 @@ def prepare(task: EpochTask, planner: StagePlanner) -> tuple[StagePlan, EpochWor
         {source: task.periods[source] for source in (*task.arrived, *task.late)},
         task.owner,
         task.synced,
-        task.largest_value,
+        task.limits,
         task.routing,
     )
     return plan, work
@@ -186,7 +190,7 @@ def take_in(
         if place % tasks != task or (part.is_judged and source not in plan.layouts):
             continue
         _pause.get()()
-        taken = take(part, store, source, work.periods[source], work.epoch, work.largest_value)
+        taken = take(part, store, source, work.periods[source], work.epoch, work.limits.value_bytes)
         rows = {source: taken.accepted}
         if taken.file is not None:
             outcome.history.append((place, source, taken.file))
@@ -248,7 +252,7 @@ class _StageRun:
         self._share(stage.steps)
         with (
             in_common(),
-            limited_values(self.work.largest_value),
+            limited(self.work.limits),
             routing_by(self.work.routing),
             counting_gone() as self._gone,
         ):
@@ -267,7 +271,7 @@ class _StageRun:
                 pieces.setdefault(envelope.flow, []).append(envelope.content)
         for flow, batches in pieces.items():
             like = self.plan.layouts[flow]
-            self.batches[flow] = concat(of_equal_width([batch.select(like.columns) for batch in batches]), like)
+            self.batches[flow] = concat(of_equal_width([chosen(batch, like.columns) for batch in batches]), like)
 
     def _share(self, steps: Sequence[StageStep]) -> None:
         """Find the inputs that several steps keep in the same way: they keep them for as long as the last one needs."""
@@ -317,6 +321,8 @@ class _StageRun:
         _pause.get()()
         state = self._like_the_first(step.name, self._load(step))
         inputs = [self.batches.get(flow, self.plan.layouts[flow]) for flow in step.inputs]
+        if step.sums in self.batches:
+            inputs.append(self.batches[step.sums])
         has_rows = any(batch.height for batch in inputs)
         # Whoever has all rows of an edge must also say what follows from there being none, once.
         called = self.shard == 0 if step.on_first_shard else bool(state) or has_rows
@@ -411,9 +417,15 @@ class _StageRun:
             return []
         if send.columns is None:
             return [Envelope(send.flow, self.shard % self.plan.shards, self.shard, batch)]
-        parts, load = split(batch, send.columns, self.plan.shards)
+        sums = None if send.combiner is None else send.combiner.sums(batch)
+        sent = batch if sums is None else sums
+        if sums is None and send.combiner is not None:
+            sent = send.combiner.consolidated(batch)
+        parts, load = split(sent, send.columns, self.plan.shards)
+        load.exchanged = Exchanged(batch.height, sent.height, int(sent.estimated_size()))
         self.outcome.loads[send.flow] = send.edge, load
-        return [Envelope(send.flow, shard, self.shard, rows) for shard, rows in parts]
+        flow = send.flow if sums is None else send.sums
+        return [Envelope(flow, shard, self.shard, rows) for shard, rows in parts]
 
 
 def _is_kept_by(kept: KeptInput, there: Sequence[Segment], own: Sequence[Segment]) -> bool:
@@ -508,7 +520,22 @@ def combine_outcomes(plan: StagePlan, outcomes: Sequence[ShardOutcome]) -> Epoch
         skew,
         tuple(name for name in orphans if name not in used),
         tuple(pools.values()),
+        _exchanged(plan, outcomes),
     )
+
+
+def _exchanged(plan: StagePlan, outcomes: Sequence[ShardOutcome]) -> dict[str, Exchanged]:
+    """By step; what several of them read is counted for each."""
+    by_flow: dict[str, Exchanged] = {}
+    for outcome in outcomes:
+        for flow, (_, load) in outcome.loads.items():
+            by_flow.setdefault(flow, Exchanged()).add(load.exchanged)
+    found: dict[str, Exchanged] = {}
+    for step in (step for stage in plan.stages for step in stage.steps) if by_flow else ():
+        for flow in step.inputs:
+            if flow in by_flow:
+                found.setdefault(step.name, Exchanged()).add(by_flow[flow])
+    return found
 
 
 def _failures(plan: StagePlan, outcomes: Sequence[ShardOutcome]) -> dict[str, EvaluationError]:

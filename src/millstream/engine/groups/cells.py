@@ -16,8 +16,8 @@ from millstream.kernel.batch import END, INF, INTERVAL_COLUMNS, START, WEIGHT, B
 from millstream.kernel.columns import constant, only, with_columns
 from millstream.kernel.keys import Positions
 from millstream.kernel.pipeline import run
-from millstream.kernel.scalar.value_size import limited_values
 from millstream.kernel.sharing.cells import CELL, SPAN, bitmaps_of, by_span, cells_of, members_of
+from millstream.kernel.step_limits import StepLimits, limited
 from millstream.kernel.storage.memory import can_keep_index
 from millstream.kernel.storage.segments import gather, numbers
 from millstream.plan.cells import CELLS
@@ -25,7 +25,7 @@ from millstream.plan.physical import QUERY
 
 
 def combined(
-    group: Group, queries: Numbered, frames: Sequence[pl.DataFrame], since: int, until: int, most: int
+    group: Group, queries: Numbered, frames: Sequence[pl.DataFrame], since: int, until: int, most: StepLimits
 ) -> Batch:
     """The rows of queries with the place of each in front, right from an instant to another, from what the group has
     shown; without values of more than so many bytes."""
@@ -36,7 +36,7 @@ def combined(
 
 
 def _answers(
-    upper: Upper, queries: Numbers, frames: Sequence[pl.DataFrame], since: int, until: int, most: int
+    upper: Upper, queries: Numbers, frames: Sequence[pl.DataFrame], since: int, until: int, most: StepLimits
 ) -> Batch:
     """The same with the numbers of queries in front, which are different."""
     if since == until:  # all rows hold, and nothing changes
@@ -45,7 +45,7 @@ def _answers(
         rows, source, pipeline = _totals(upper, queries, frames, since, until), CELLS, upper.pipeline
     if source == upper.edge:
         return rows
-    with limited_values(most):
+    with limited(most):
         outcome = run(pipeline, {source: rows}, {}, {source: -1}, {source: until})
     if upper.edge in outcome.failures:
         raise outcome.failures[upper.edge]
@@ -122,7 +122,7 @@ def count_of(frames: Sequence[pl.DataFrame], query: int) -> int:
     return sum(cells_of(frame, query).size for frame in frames)
 
 
-def rows_beyond(group: Group, frames: Sequence[pl.DataFrame], least: float, size: int, most: int) -> Numbers:
+def rows_beyond(group: Group, frames: Sequence[pl.DataFrame], least: float, size: int, most: StepLimits) -> Numbers:
     """How many rows the answers of queries, numbered up to a size, have held in all, of those that hold no less than
     so many. A query has no more of them than there are sums in which it has a part, so others need not be asked."""
     parts = np.zeros(size + SPAN, np.int64)

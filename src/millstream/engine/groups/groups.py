@@ -111,6 +111,7 @@ class Groups:
         failed = [key for key in snapshot.failures if key.partition("#")[0] == group.edge]
         # What was made under the other names is of no use, even where some of them are the same.
         snapshot = snapshot.without_states({*group.above, selection}).without_results((edge, group.edge))
+        snapshot = snapshot.without_runs((edge, group.edge))
         snapshot = snapshot.with_query_tables(moved).with_number_of_queries({group.edge: number})
         self._commits.commit(snapshot.without_failures(failed).with_catalog(catalog))
 

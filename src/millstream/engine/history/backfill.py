@@ -6,9 +6,9 @@ Where the past is short there is nothing but the rest. A long one is worked thro
 kept history, slice after slice, each as an epoch would have: rows up to an instant, and the frontiers of all sources up
 to there. The engine's lock is not held meanwhile, so that epochs go on. What they bring is worked through in further
 rounds, until there is so little left that it can be done under the lock; from the next epoch on the queries take part.
-Rows beyond the heartbeats are taken in the order in which they came. Until then nobody sees anything of them, and what
-a process that stops leaves behind is collected as all orphans are: the snapshot only says which edges have no past yet,
-and the next process begins again.
+Rows beyond the heartbeats are taken in the order in which they came. Until then nobody sees anything of them. The
+snapshot says which edges have no past yet, and every few seconds how far the run is: the next process goes on there,
+and what was made after it is collected as all orphans are (`rounds`).
 
 Of steps that other queries share the state is worked out as well, since what is above them needs their past, and then
 left: the live one is the same. Queries of a group have a job of their own, for all that wait: it runs the group's plan
@@ -20,14 +20,14 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import count
 from typing import Any
 
 from millstream.engine.commits import Commits
 from millstream.engine.epochs.runner import BackgroundRunner, Runner
-from millstream.engine.epochs.task import EpochTask
 from millstream.engine.groups.admission import Admission, NewQueries
 from millstream.engine.groups.group import Group, RowsByShape, halves, numbers_of, only_queries
 from millstream.engine.groups.groups import Groups
@@ -35,7 +35,7 @@ from millstream.engine.history.group_moves import GroupMoves
 from millstream.engine.history.merge_producers import Merger, Newcomers
 from millstream.engine.history.move import GroupMove, Move, after_move
 from millstream.engine.history.replay import HistoryRun, Replay
-from millstream.engine.history.slices import arrivals
+from millstream.engine.history.rounds import Rounds
 from millstream.engine.past import Pasts, common
 from millstream.engine.query_tables import failure_key
 from millstream.engine.sources import Sources
@@ -45,12 +45,9 @@ from millstream.kernel.first_counted import counting_from
 from millstream.kernel.pipeline import Pipeline
 from millstream.plan.grouping import QUERY_ROWS
 from millstream.state.faults import reach
-from millstream.state.snapshot import Catalog, Snapshot
+from millstream.state.snapshot import Catalog, RunProgress, Snapshot
 from millstream.state.written import Written
 
-_SMALLEST_SLICE, _LARGEST_SLICE = 1_000, 4_000_000  # rows
-_SHRINKING = 0.7  # what is left must have become so much less in a round, or else ingest is as fast as we are
-_GIVING_WAY = 0.5  # seconds that a slice waits for an epoch to end
 _REST, _LONGEST_REST = 1.5, 2.0  # between slices: times as long as the last one, and seconds at most
 
 
@@ -72,9 +69,13 @@ class BackfillProgress:
 class Job:
     """A run through the past for those who wait for it."""
 
-    run: HistoryRun
+    rounds: Rounds
     error: Error | None = None  # something else than the queries is wrong
     move: Move | None = None  # for a query that runs by another plan
+
+    @property
+    def run(self) -> HistoryRun:
+        return self.rounds.run
 
 
 class Backfills:
@@ -108,8 +109,9 @@ class Backfills:
         self._numbers = count(1)
         self.on_published: Callable[[], None] = lambda: None
         self.least_rows = 200_000  # of history that are worth a backfill
-        self.first_slice = 20_000  # rows; what follows is as large as the time allows that a slice may take
+        self.first_slice = 50_000  # rows; what follows is as large as the time allows that a slice may take
         self.most_left = 50_000  # rows that may be left to be worked through under the lock
+        self.saved_every = 10.0  # seconds after which a commit says how far a run is
 
     # What queries ask
 
@@ -244,7 +246,7 @@ class Backfills:
             self._background_runner.cancel()
 
     def close(self) -> None:
-        """Stop, and wait for the thread. What it was at is begun again when the database is opened next."""
+        """Stop, and wait for the thread. What it was at goes on when the database is opened next."""
         with self._lock:
             self._is_closed = True
             self._closing.set()
@@ -342,12 +344,16 @@ class Backfills:
         written.add(run.names())
         return run
 
-    def _run_for(self, group: Group, pipeline: Pipeline, rows: RowsByShape, owner: str = "") -> HistoryRun:
-        """For some queries of a group."""
+    def _run_for(
+        self, group: Group, pipeline: Pipeline, rows: RowsByShape, owner: str = "", saved: RunProgress | None = None
+    ) -> HistoryRun:
+        """For some queries of a group; it may go on where another one was."""
         pasts = self._pasts.of(group.edge, numbers_of(rows)).values()
         pipeline = counting_from(pipeline, max((past.counted for past in pasts), default=0))
         run = HistoryRun(pipeline, frozenset([group.edge]), owner, common(pasts), group=group, queries=rows)
-        if rows:
+        if saved is not None and {*saved.queries} == numbers_of(rows) and saved.firsts == run.firsts:
+            run.go_on(saved)
+        elif rows:
             run.tables = {group.selection: self._groups.tables.written(rows.values())}
             run.once = self._admission.query_rows(group, rows)
         return run
@@ -387,23 +393,42 @@ class Backfills:
             if self._is_closed or not (self._waiting or self._waiting_groups or self._moves):
                 self._thread = None
                 return None
+            move = None
             if self._waiting:
-                # Those with the same past together.
-                firsts = self._pasts.firsts.get(next(iter(self._waiting)), {})
-                alike = [edge for edge in self._waiting if self._pasts.firsts.get(edge, {}) == firsts]
-                pipeline = Pipeline()
-                for edge in alike:
-                    pipeline = pipeline.with_steps(self._waiting.pop(edge).steps)
-                self._job = Job(HistoryRun(pipeline, frozenset(alike), owner, firsts))
-            elif not self._waiting_groups:
+                run = self._next_of_edges(owner)
+            elif self._waiting_groups:
+                run = self._next_of(next(iter(self._waiting_groups)), owner)
+            else:
                 move = next(iter(self._moves.values()))
                 for after in move.afters:
                     self._moves.pop(after, None)
-                self._job = Job(self._run_of_move(move, owner), move=move)
-            else:
-                self._job = Job(self._next_of(next(iter(self._waiting_groups)), owner))
-            self._background_runner = self._runner.background_runner(self._pause)
-            return self._job
+                run = self._run_of_move(move, owner)
+            rounds = Rounds(self._commits, self._sources, self._replay, run, self.first_slice, self.most_left)
+            self._job = job = Job(rounds, move=move)
+            self._background_runner = rounds.runner = self._runner.background_runner(rounds.pause)
+            rounds.is_over = partial(self._is_over, job)
+            rounds.saved_every = self.saved_every if move is None else None
+            return job
+
+    def _next_of_edges(self, owner: str) -> HistoryRun:
+        """For edges that wait and have the same past: those that an earlier process was at, or all."""
+        waiting, firsts_of = self._waiting, self._pasts.firsts
+        saved = self._saved(*waiting)
+        begun = [] if saved is None else [edge for edge in saved.edges if edge in waiting]
+        firsts = firsts_of.get(next(iter(begun or waiting)), {})
+        alike = [edge for edge in begun or waiting if firsts_of.get(edge, {}) == firsts]
+        pipeline = Pipeline()
+        for edge in alike:
+            pipeline = pipeline.with_steps(waiting.pop(edge).steps)
+        run = HistoryRun(pipeline, frozenset(alike), owner, firsts)
+        if saved is not None and saved.firsts == firsts:
+            run.go_on(saved)
+        return run
+
+    def _saved(self, *edges: str) -> RunProgress | None:
+        """How far a run for some of these edges had come."""
+        runs = self._commits.snapshot.runs.values()
+        return next((saved for saved in runs if not {*edges}.isdisjoint(saved.edges)), None)
 
     def _run_of_move(self, move: Move, owner: str) -> HistoryRun:
         if isinstance(move, GroupMove):
@@ -414,19 +439,22 @@ class Backfills:
         """For the queries of a group that wait, or for a part of them."""
         groups, (group, parts) = self._groups, self._waiting_groups[edge]
         self._commits.commit_pending()
-        rows = groups.waiting(group, filling=True)
+        rows, saved = groups.waiting(group, filling=True), self._saved(edge)
+        if saved is not None and numbers_of(rows).issuperset(saved.queries):
+            others = numbers_of(rows).difference(saved.queries)
+            parts[:0] = [{*saved.queries}, *([others] if others else [])]
         if parts:
             rows = only_queries(rows, parts.pop(0))
-        rows, *others = groups.by_past(group, rows) or [rows]
-        parts[:0] = map(numbers_of, others)
+        rows, *apart = groups.by_past(group, rows) or [rows]
+        parts[:0] = map(numbers_of, apart)
         if not parts:
             del self._waiting_groups[edge]
-        return self._run_for(group, group.fork_pipeline(), rows, owner)
+        return self._run_for(group, group.fork_pipeline(), rows, owner, saved)
 
     def _end(self, job: Job) -> None:
         commits, run = self._commits, job.run
         with commits.lock:
-            commits.unpin(job)
+            job.rounds.end()
             with self._lock:
                 if job.error is not None and job.move is None and not self._is_over(job):
                     stuck = (
@@ -449,76 +477,11 @@ class Backfills:
         return self._is_closed or not job.run.shown
 
     def _run(self, job: Job) -> Iterator[None]:
-        """Rounds of slices, each round up to what is final when it begins."""
-        commits, before = self._commits, INF
-        wanted = float(self.first_slice)
-        while not self._is_over(job):
-            with commits.lock:
-                snapshot = commits.snapshot
-                left = self._replay.rows_left(job.run, snapshot)
-                if left <= min(self.most_left, wanted) or left > _SHRINKING * before:
-                    self._publish(job)
-                    break
-                before = left
-                commits.pin(job, (file.name for source in job.run.sources for file in snapshot.history.get(source, ())))
-                frontiers = self._sources.frontiers(snapshot)
-            wanted = yield from self._round(job, snapshot, frontiers, wanted)
-            wanted = yield from self._beyond(job, snapshot, frontiers, wanted)
+        yield from job.rounds.slices(lambda: self._publish(job))
         if not self._is_over(job):
             self.on_published()
-
-    def _round(
-        self, job: Job, snapshot: Snapshot, frontiers: Mapping[str, int], wanted: float
-    ) -> Generator[None, None, float]:
-        """Slices up to the frontiers of a snapshot; gives how many rows the next one should have."""
-        run, replay = job.run, self._replay
-        while not self._is_over(job) and any(run.after(source) < frontiers[source] for source in run.sources):
-            after = replay.slice(run, snapshot, frontiers, int(wanted))
-            wanted = self._run_slice(job, replay.task(run, snapshot, after, after), wanted)
-            yield
-        return wanted
-
-    def _beyond(
-        self, job: Job, snapshot: Snapshot, frontiers: Mapping[str, int], wanted: float
-    ) -> Generator[None, None, float]:
-        """Slices of the rows that lie beyond the frontiers of a snapshot, where they are many."""
-        run = job.run
-        for source in sorted(run.sources):
-            rows, arrived = self._replay.left_of(run, source, snapshot), snapshot.progress(source).arrived
-            if not self._sources.counts_arrivals(source) or rows <= min(self.most_left, wanted):
-                continue
-            for among in arrivals(run.seen.get(source, 0), arrived, rows, wanted):
-                if self._is_over(job):
-                    return wanted
-                reached = {each: INF if each == source else run.after(each) for each in run.sources}
-                here = {each: frontiers[each] for each in run.sources}
-                wanted = self._run_slice(job, self._replay.task(run, snapshot, reached, here, {source: among}), wanted)
-                run.seen[source] = among
-                yield
-        return wanted
-
-    def _run_slice(self, job: Job, task: EpochTask, wanted: float) -> float:
-        """Gives how many rows the next one should have."""
-        background_runner = self._background_runner
-        assert background_runner is not None
-        try:
-            outcome = background_runner.run(task)
-        except Error:
-            if self._is_over(job):
-                return wanted  # because it was cancelled
-            raise
-        self._replay.take(job.run, task, outcome)
-        reach("backfill-slice-run")
-        change = background_runner.seconds / max(background_runner.busy, 1e-6)
-        if task.arriving < wanted / 2 and change >= 1:
-            return wanted
-        smallest = min(_SMALLEST_SLICE, self.first_slice)
-        return min(max(wanted * min(max(change, 0.25), 4.0), smallest), _LARGEST_SLICE)
-
-    def _pause(self) -> None:
-        """Wait for the epoch that runs, if one does, but not for ever: there may be one after the other."""
-        if self._commits.lock.acquire(timeout=_GIVING_WAY):
-            self._commits.lock.release()
+        elif self._is_closed and job.move is None:
+            job.rounds.save()
 
     def _publish(self, job: Job) -> None:
         """What is left, under the lock; then all of it counts."""
@@ -528,12 +491,13 @@ class Backfills:
         reach("backfill-finished")
         with self._lock:
             shown = run.shown
-        if job.move is not None:
-            self._publish_move(job, job.move)
-        elif run.group is None:
-            self._publish_edges(run, shown)
-        elif shown:
-            self._publish_queries(run, run.group)
+        with self._commits.without_runs(shown):
+            if job.move is not None:
+                self._publish_move(job, job.move)
+            elif run.group is None:
+                self._publish_edges(run, shown)
+            elif shown:
+                self._publish_queries(run, run.group)
         with self._lock:
             self._job = None
 

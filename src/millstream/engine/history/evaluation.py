@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
 
@@ -12,29 +13,45 @@ import polars as pl
 from millstream.engine.commits import Commits
 from millstream.engine.epochs.runner import Runner
 from millstream.engine.epochs.task import EpochOutcome, EpochTask, StateNames
+from millstream.engine.epochs.workers import Workers
 from millstream.engine.groups.group import Group
 from millstream.engine.history.replay import HistoryRun, Replay
 from millstream.engine.limits import Limits
 from millstream.engine.measures import Measures
 from millstream.engine.plans import lowered
-from millstream.engine.reports import OperatorReport, count, report
+from millstream.engine.reports import FrameStore, OperatorReport, count, report
 from millstream.engine.sources import Sources
+from millstream.engine.works import Work, current_work
+from millstream.errors import StateError
 from millstream.kernel.batch import START, Batch, empty_batch
 from millstream.kernel.columns import only
 from millstream.kernel.operator import Segment, State
 from millstream.kernel.pipeline import Pipeline, run
-from millstream.kernel.scalar.value_size import limited_values
 from millstream.kernel.sharing.parameters import QUERIES, QUERY
+from millstream.kernel.step_limits import StepLimits, limited
 from millstream.kernel.storage.segments import numbers
 from millstream.plan import nodes as lo
 from millstream.plan.grouping import QUERY_ROWS
 from millstream.plan.lowering.lower import CLOCK
 from millstream.plan.lowering.options import Options
 from millstream.state.snapshot import HistoryFile, Snapshot
+from millstream.state.store import DirectoryStore
 from millstream.state.written import Written
 from millstream.types import Schema
 
 HERE = 1_000_000  # rows of history that one process takes in; more are a job of the runner
+
+
+ReadStates = Callable[[StateNames, Callable[[str], pl.DataFrame]], None]
+
+
+@dataclass(frozen=True)
+class _Made:
+    """What a task has made, and where that lies."""
+
+    task: EpochTask
+    outcome: EpochOutcome
+    store: FrameStore
 
 
 class Evaluation:
@@ -43,6 +60,13 @@ class Evaluation:
     def __init__(self, commits: Commits, sources: Sources, replay: Replay, runner: Runner, limits: Limits) -> None:
         self._commits, self._sources, self._replay, self._runner = commits, sources, replay, runner
         self._limits = limits
+        self.workers: Workers | None = None  # who runs what is not trusted
+
+    def compute_apart(self, processes: int, memory: int, dumps: Callable[[object], bytes]) -> None:
+        """Have what is guarded computed by so many processes of so many bytes each, where others can read the store."""
+        store = self._runner.store
+        if isinstance(store, DirectoryStore) and processes and self.workers is None:
+            self.workers = Workers(store.directory, processes, memory, dumps)
 
     def evaluate(
         self,
@@ -50,7 +74,7 @@ class Evaluation:
         options: Options,
         until: int,
         firsts: Mapping[str, int] = MappingProxyType({}),
-        read: Callable[[StateNames], None] = lambda states: None,
+        read: ReadStates | None = None,
     ) -> Batch:
         """A plan's rows from the kept history, final up to `until`; no epoch waits. What the steps hold in the end can
         be read."""
@@ -68,14 +92,16 @@ class Evaluation:
         until: int,
         snapshot: Snapshot,
         firsts: Mapping[str, int] = MappingProxyType({}),
-        read: Callable[[StateNames], None] = lambda states: None,
+        read: ReadStates | None = None,
     ) -> Batch:
         """The same by the history of a snapshot, which must be there as long as it takes."""
         like = empty_batch(schema)
-        with self._run(HistoryRun(pipeline, frozenset([edge]), firsts=firsts), until, snapshot) as (run, _, _):
-            read(run.states)
+        run = HistoryRun(pipeline, frozenset([edge]), firsts=firsts)
+        with self._run(run, until, snapshot, with_states=read is not None) as (run, made):
+            if read is not None:
+                read(run.states, made.store.read)
             names = run.results.get(edge, ())
-            return pl.concat([like, *(self._commits.store.read(name).select(like.columns) for name in names)])
+            return pl.concat([like, *(made.store.read(name).select(like.columns) for name in names)])
 
     def answer(
         self, edge: str, pipeline: Pipeline, schema: Schema, snapshot: Snapshot, firsts: Mapping[str, int]
@@ -85,14 +111,14 @@ class Evaluation:
         if not self.is_small(pipeline, snapshot, firsts):
             return self.evaluated(edge, pipeline, schema, -1, snapshot, firsts)
         arrived, final = self._kept(pipeline, snapshot, firsts)
-        return computed(edge, pipeline, arrived, final, snapshot.clock, schema, self._limits.value_bytes)
+        return computed(edge, pipeline, arrived, final, snapshot.clock, schema, self._limits.steps)
 
     def answer_of_many(
         self, group: Group, tables: Sequence[Segment], snapshot: Snapshot, firsts: Mapping[str, int]
     ) -> Iterator[Sequence[Batch]]:
         """What the pipeline of a group, which nobody else runs, shows for the queries of one query table, and of the
         next. Rows of history are read once."""
-        pipeline, edge, most = group.pipeline, group.edge, self._limits.value_bytes
+        pipeline, edge, most = group.pipeline, group.edge, self._limits.steps
         if not self.is_small(pipeline, snapshot, firsts):
             yield from (self._shown_by_job(group, table, snapshot, firsts) for table in tables)
             return
@@ -110,11 +136,13 @@ class Evaluation:
         with self._commits.store.file("queries") as writer:
             tables = {group.selection: (writer.write(table),)}
         run = HistoryRun(group.pipeline, frozenset([group.edge]), firsts=firsts, tables=tables)
-        with self._run(run, -1, snapshot) as (run, _, _):
-            return [self._commits.store.read(name) for name in run.results.get(group.edge, ())]
+        with self._run(run, -1, snapshot) as (run, made):
+            return [made.store.read(name) for name in run.results.get(group.edge, ())]
 
     def is_small(self, pipeline: Pipeline, snapshot: Snapshot, firsts: Mapping[str, int]) -> bool:
         """Whether what a pipeline needs of history is computed here."""
+        if self._guarding() is not None:
+            return False
         return self._runner.runs_here or self.height(pipeline, snapshot, firsts) <= HERE
 
     def height(self, pipeline: Pipeline, snapshot: Snapshot, firsts: Mapping[str, int]) -> int:
@@ -140,27 +168,49 @@ class Evaluation:
         edge, pipeline = lowered(plan, options)
         with (
             self._commits.reading(pipeline.sources) as snapshot,
-            self._run(HistoryRun(pipeline, frozenset([edge])), until, snapshot) as (_, task, outcome),
+            self._run(HistoryRun(pipeline, frozenset([edge])), until, snapshot, with_states=True) as (_, made),
         ):
-            count(measures := Measures(), pipeline, outcome, task.arrived)
-            return report(pipeline, [edge], measures, outcome.memory, outcome.states, {edge: 1}, self._commits.store)
+            outcome = made.outcome
+            count(measures := Measures(), pipeline, outcome, made.task.arrived)
+            return report(pipeline, [edge], measures, outcome.memory, outcome.states, {edge: 1}, made.store)
 
     @contextmanager
     def _run(
-        self, run: HistoryRun, until: int, snapshot: Snapshot
-    ) -> Iterator[tuple[HistoryRun, EpochTask, EpochOutcome]]:
+        self, run: HistoryRun, until: int, snapshot: Snapshot, *, with_states: bool = False
+    ) -> Iterator[tuple[HistoryRun, _Made]]:
         """A run through the history of a snapshot, final up to `until`; what it made is removed when the block ends.
         Epochs go on meanwhile."""
         final = {source: max(until, frontier) for source, frontier in self._sources.frontiers(snapshot).items()}
         with Written(self._commits.store) as written:
             written.add(run.names())
             task = self._replay.rest(run, snapshot, final)
-            outcome = self._runner.fork().run(task)
-            written.add(outcome.names())
-            self._replay.take(run, task, outcome)
+            made = self._made(task, with_states)
+            elsewhere = made.store is not self._commits.store
+            written.add(() if elsewhere else made.outcome.names())
+            self._replay.take(run, task, made.outcome, elsewhere=elsewhere)
             for error in run.failures.values():
                 raise error
-            yield run, task, outcome
+            yield run, made
+
+    def _guarding(self) -> Work | None:
+        """The work that this thread is at, where that is to be done by a process of its own."""
+        work = current_work()
+        return work if self.workers is not None and work is not None and work.guarded else None
+
+    def _made(self, task: EpochTask, with_states: bool) -> _Made:
+        store, work = self._commits.store, self._guarding()
+        if work is None or self.workers is None:
+            return _Made(task, self._runner.fork().run(task), store)
+        if self._runner.runs_here or task.arriving <= HERE:
+            return _Made(task, *self.workers.run(task, work, with_states=with_states))
+        runner = self._runner.background_runner(work.check)
+        with work.ended_by(runner.cancel):
+            try:
+                outcome = runner.run(task)
+            except StateError:
+                work.check()
+                raise
+        return _Made(task, outcome, store)
 
 
 def computed(
@@ -170,9 +220,9 @@ def computed(
     final: Mapping[str, int],
     clock: int,
     schema: Schema,
-    most: int,
+    most: StepLimits,
 ) -> Batch:
-    """What a pipeline makes of rows in memory from nothing, without values of more than so many bytes."""
+    """What a pipeline makes of rows in memory from nothing, within limits."""
     like, found = empty_batch(schema), made(edge, pipeline, arrived, final, clock, most)
     return found if found.columns == like.columns else found.select(like.columns)
 
@@ -183,13 +233,13 @@ def made(
     arrived: Mapping[str, Batch],
     final: Mapping[str, int],
     clock: int,
-    most: int,
+    most: StepLimits,
     states: Mapping[str, State] = MappingProxyType({}),
 ) -> Batch:
     """The same with all columns; some steps have query tables."""
     if CLOCK in pipeline.sources:
         arrived, final = {**arrived, CLOCK: empty_batch(())}, {**final, CLOCK: max(clock, 0)}
-    with limited_values(most):
+    with limited(most):
         outcome = run(pipeline, arrived, states, dict.fromkeys(final, -1), final)
     if edge in outcome.failures:
         raise outcome.failures[edge]

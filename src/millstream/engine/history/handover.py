@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from copy import copy
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 import polars as pl
@@ -219,9 +220,14 @@ def _equal(one: object, other: object) -> bool:
         and type(one).__module__.startswith("millstream.")
         and hasattr(one, "__dict__")
     ):
-        own = vars(other)
-        return all(name in own and _equal(value, own[name]) for name, value in vars(one).items())
+        given = {name: value for name, value in vars(one).items() if _is_given(one, name)}
+        return all(hasattr(other, name) and _equal(value, getattr(other, name)) for name, value in given.items())
     return bool(one == other)
+
+
+def _is_given(one: object, name: str) -> bool:
+    """Whether an attribute is one that it was made with: others follow from these, and are there once asked for."""
+    return not isinstance(getattr(type(one), name, None), cached_property)
 
 
 def _required(arrangement: object) -> tuple[str, ...]:

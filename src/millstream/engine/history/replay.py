@@ -16,7 +16,7 @@ from types import MappingProxyType
 from millstream.engine.commits import Commits
 from millstream.engine.epochs.parts import Part
 from millstream.engine.epochs.task import EpochOutcome, EpochTask, StateNames
-from millstream.engine.groups.group import Group, RowsByShape
+from millstream.engine.groups.group import Group, RowsByShape, numbers_of
 from millstream.engine.history.slices import FileLeft, RowsByTime
 from millstream.engine.needs import EVERYTHING, Needs, needs_of
 from millstream.engine.sources import Sources
@@ -24,7 +24,8 @@ from millstream.engine.tasks import Tasks
 from millstream.errors import EvaluationError
 from millstream.kernel.batch import INF
 from millstream.kernel.pipeline import Pipeline
-from millstream.state.snapshot import HistoryFile, Names, Snapshot, state_names
+from millstream.state.snapshot import HistoryFile, Names, RunProgress, Snapshot, state_names
+from millstream.state.store import MemoryStore
 from millstream.state.written import Written
 
 _FEW_SHAPES, _FEW_ROWS = 4, 100_000
@@ -50,6 +51,7 @@ class HistoryRun:
     tables: Mapping[str, Names] = field(default_factory=dict)  # the query table that the run's selection reads
     once: Mapping[str, tuple[Part, ...]] = field(default_factory=dict)  # what the query tables say as sources
     has_common_failure: bool = False  # whatever its queries ask
+    saved: RunProgress | None = None  # what the committed snapshot says of it
     _needs: dict[str, Needs] = field(default_factory=dict)
 
     @property
@@ -72,6 +74,28 @@ class HistoryRun:
         once = [part.name for parts in self.once.values() for part in parts]
         tables = [name for names in self.tables.values() for name in names]
         return [*state_names(self.states), *tables, *results, *once]
+
+    def progress(self) -> RunProgress:
+        """How far it is."""
+        return RunProgress(
+            tuple(sorted(self.shown)),
+            dict(self.firsts),
+            dict(self.reached),
+            dict(self.seen),
+            self.rows,
+            self.states,
+            dict(self.results),
+            dict(self.tables),
+            tuple(sorted(numbers_of(self.queries))),
+        )
+
+    def go_on(self, saved: RunProgress) -> None:
+        """From where another one was, for some of its edges."""
+        steps = self.pipeline.edges_below(*self.shown)
+        self.states = {step: names for step, names in saved.states.items() if step in steps}
+        self.results = {edge: names for edge, names in saved.results.items() if edge in self.shown}
+        self.reached, self.seen, self.rows = dict(saved.reached), dict(saved.seen), saved.rows
+        self.tables, self.saved = saved.tables, saved
 
 
 class Replay:
@@ -122,9 +146,9 @@ class Replay:
         """All that is left, with rows beyond the frontiers."""
         return self.task(run, snapshot, dict.fromkeys(run.sources, INF), frontiers)
 
-    def take(self, run: HistoryRun, task: EpochTask, outcome: EpochOutcome) -> None:
-        """What a task of the run has made takes the place of what there was."""
-        written = Written(self._commits.store)
+    def take(self, run: HistoryRun, task: EpochTask, outcome: EpochOutcome, *, elsewhere: bool = False) -> None:
+        """What a task of the run has made takes the place of what there was; in the store, unless it lies elsewhere."""
+        written = Written(MemoryStore() if elsewhere else self._commits.store)
         written.add([*run.names(), *outcome.names()])
         run.states = outcome.states
         for edge, names in outcome.results.items():
@@ -133,7 +157,7 @@ class Replay:
         run.reached.update({source: until for source, until in task.after.items() if source in run.sources})
         if outcome.failures:
             _fail(run, outcome.failures)
-        written.keep_only(run.names())
+        written.keep_only([*run.names(), *(() if run.saved is None else run.saved.names())])
 
     # How much is left
 

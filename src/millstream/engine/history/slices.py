@@ -2,6 +2,9 @@
 
 Rows that come later lie after what is final, so that all up to an instant is known. Of what lies beyond, earlier rows
 may still come: there a slice is the elements of some arrival numbers, whatever their instants.
+
+A slice costs something however few rows it has: state is read and written. So slices are as long as somebody may be
+held up by one, and longer where most of that would go into what each of them costs.
 """
 
 from __future__ import annotations
@@ -49,3 +52,40 @@ def arrivals(seen: int, arrived: int, rows: float, wanted: float) -> list[int]:
     """Up to which arrival numbers slices go that have about so many rows each, of all that came after `seen`."""
     count = max(1, min(int(np.ceil(rows / max(wanted, 1))), arrived - seen))
     return [seen + (arrived - seen) * number // count for number in range(1, count + 1)]
+
+
+SMALLEST_SLICE, LARGEST_SLICE = 1_000, 4_000_000  # rows
+_FORGETTING = 0.6  # what a slice tells counts so much less with each that follows
+_FIXED_SHARE = 0.2  # of a slice's time that may go into what it costs without rows
+_STEP = 4.0  # a slice has at most so many times as many rows as the one before
+
+
+class SliceSize:
+    """How many rows the next slice should have, by what the last ones took: a fixed time, and some for each row."""
+
+    def __init__(self, first: float) -> None:
+        self.rows = first
+        self._smallest = min(SMALLEST_SLICE, first)
+        self._fixed = 0.0  # seconds
+        self._sums = np.zeros(5)  # of 1, rows, rows squared, seconds, and rows times seconds; the last ones count most
+
+    def took(self, rows: int, busy: float, allowed: float) -> None:
+        """A slice of so many rows has taken so long, and the next one may take so long. What is cut short by the end
+        of history tells nothing."""
+        if rows < self.rows / 2 and busy <= allowed:
+            return
+        self._sums = _FORGETTING * self._sums + np.array([1, rows, rows * rows, busy, rows * busy])
+        self._fixed = min(self._fitted(), busy)
+        by_row = max(busy - self._fixed, 1e-9) / max(rows, 1)
+        wanted = max(allowed - self._fixed, self._fixed * (1 / _FIXED_SHARE - 1)) / by_row
+        wanted = min(max(wanted, self.rows / _STEP), self.rows * _STEP)
+        self.rows = min(max(wanted, self._smallest), LARGEST_SLICE)
+
+    def _fitted(self) -> float:
+        """The fixed time, by least squares. Slices that were all alike tell nothing: what they were taken to cost is
+        believed less and less, until they differ."""
+        rows, squares, busy, products = self._sums[1:] / self._sums[0]
+        spread = squares - rows * rows
+        if spread < 0.01 * squares:
+            return _FORGETTING * self._fixed
+        return max(0.0, float(busy - rows * max(0.0, products - rows * busy) / spread))

@@ -15,6 +15,7 @@ frontier until time reaches them. Forgets a group when it has no copies and no c
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 
 import numpy as np
 import polars as pl
@@ -28,11 +29,12 @@ from millstream.kernel.aggregation.aggregate_values import (
     POINTS,
     ROWS,
     AggregatePlan,
-    Work,
+    AggregateWork,
     set_totals,
     values_at,
 )
 from millstream.kernel.aggregation.change_points import Points, bare
+from millstream.kernel.aggregation.combining import AggregateCombiner
 from millstream.kernel.aggregation.exact_sum import Limbs
 from millstream.kernel.aggregation.group_table import DEAD, EXISTS, GROUP, TABLE, UNTIL, Arrivals, GroupTable
 from millstream.kernel.aggregation.instants import AT, GroupInstants, PointOrder, make_instants
@@ -52,7 +54,7 @@ from millstream.kernel.columns import (
     with_columns,
 )
 from millstream.kernel.distribution import Distribution, by_key
-from millstream.kernel.operator import Operator, Progress, State, own
+from millstream.kernel.operator import Combiner, Operator, Progress, State, own
 from millstream.kernel.storage import time_queue
 from millstream.kernel.storage.time_queue import TIME
 from millstream.types import Field, Schema, to_polars
@@ -92,6 +94,7 @@ class Aggregate(Operator):
     ) -> None:
         self.plan = AggregatePlan(input_schema, calls, retractions)
         self.keys = keys
+        self._head = [*dict.fromkeys([*map(value_column, keys), START, END])]
         results = (Field(shown, call.type) for shown, call in zip(self.plan.shown, calls, strict=True))
         self.schema = (*(input_schema[key] for key in keys), *results)
         self.groups = GroupTable(
@@ -108,12 +111,26 @@ class Aggregate(Operator):
         due = any(time_queue.is_due(queue, progress.low_before, progress.low) for queue in queues)
         return not due and (bool(self.keys) or progress.low < 0 or _exists(state))
 
+    @cached_property
+    def _combiner(self) -> AggregateCombiner:
+        return AggregateCombiner(self.plan, self.keys, self.groups)
+
+    @property
+    def combiner(self) -> Combiner | None:
+        return self._combiner
+
     def step(self, inputs: Sequence[Batch], state: State, progress: Progress) -> tuple[Batch, State]:
-        batch = inputs[0]
-        work = Work(self.plan, progress.low_before, progress.low, state, _ties(batch, state))
-        arrivals = self.groups.identify(batch, state)
+        """Beside its rows it takes rows of totals, which its combiner has made of others."""
+        batch, *sums = inputs
+        if self.plan.only_rows:
+            batch = self._combiner.consolidated(batch)
+        work = AggregateWork(self.plan, progress.low_before, progress.low, state, _ties(batch, state))
+        heads = stacked([each[self._head] for each in (batch, *sums)]) if sums else batch
+        arrivals = self.groups.identify(heads, state)
         rows = self._rows(batch, arrivals)
-        until = _last_changes(rows, arrivals) if self.keys else np.zeros(0, np.int64)
+        until = _last_changes(heads, arrivals) if self.keys else np.zeros(0, np.int64)
+        if sums:
+            work.sums = self._combiner.points(sums[0], arrivals.number[arrivals.owner[batch.height :]])
         if self.plan.by_origin:
             rows, work.synopses[ORIGINS] = resolve(rows, work.runs(ORIGINS), work.low)
         points = self._row_points(rows, work) if self.plan.only_rows else self._points(rows, arrivals, work)
@@ -162,13 +179,13 @@ class Aggregate(Operator):
         columns = [*self.plan.columns, START, END, WEIGHT]
         if self.plan.by_time:
             columns += [name for name in TIES if name in batch.columns]
-        number = pl.Series(GROUP, arrivals.number[arrivals.owner])
+        number = pl.Series(GROUP, arrivals.number[arrivals.owner[: batch.height]])
         # In one piece, since they are looked at as arrays again and again.
         return frame_of([*(one_zero(batch.get_column(name).rechunk()) for name in columns), number])
 
     # The change points of a step; those ahead go to the time queues
 
-    def _points(self, rows: pl.DataFrame, arrivals: Arrivals, work: Work) -> Points:
+    def _points(self, rows: pl.DataFrame, arrivals: Arrivals, work: AggregateWork) -> Points:
         """Where totals change, as rows (these come first, for the bags refer to them) or as sums."""
         if self.plan.staircases:
             self._start_rows(rows, work)
@@ -179,11 +196,12 @@ class Aggregate(Operator):
             sums = change_points.pane_points(rows, arrivals, self.plan.summed)
         ahead: list[pl.DataFrame] = []
         sums_ahead: list[pl.DataFrame] = []
-        if sums is not None:
-            due, later = sums.due(work.low)
-            panes.append(due)
-            sums_ahead += [later.to_segment()] if len(later) else []
-        elif rows.height:
+        for points in (sums, work.sums):
+            if points is not None:
+                due, later = points.due(work.low)
+                panes.append(due)
+                sums_ahead += [later.to_segment()] if len(later) else []
+        if sums is None and rows.height:
             columns = [name for name in (*self.plan.columns, ORIGIN, *TIES) if name in rows.columns]
             arrived, ahead = change_points.split(change_points.row_points(rows, columns), work.low)
             raw += arrived
@@ -198,7 +216,7 @@ class Aggregate(Operator):
         pieces += [*panes, change_points.padded(self._first_instant(work), self.plan.summed)]
         return change_points.concatenated(pieces)
 
-    def _row_points(self, rows: pl.DataFrame, work: Work) -> Points:
+    def _row_points(self, rows: pl.DataFrame, work: AggregateWork) -> Points:
         """Where rows start, where those that start end, and where rows kept from earlier steps do."""
         self._start_rows(rows, work)
         ending = only(work.rows, work.rows.get_column(END).to_numpy() <= work.low)
@@ -209,7 +227,7 @@ class Aggregate(Operator):
         ]
         return change_points.concatenated([*pieces, self._first_instant(work)])
 
-    def _start_rows(self, rows: pl.DataFrame, work: Work) -> None:
+    def _start_rows(self, rows: pl.DataFrame, work: AggregateWork) -> None:
         """Rows that start in this step go to the staircases; those that start later wait."""
         assert not rows.height or bool((rows.get_column(WEIGHT).to_numpy() >= 0).all()), (
             "a retraction, said not to come"
@@ -219,7 +237,7 @@ class Aggregate(Operator):
         work.rows = stacked([only(rows, is_due), *(segment[rows.columns] for segment in work.due(ROWS))])
         work.push(ROWS, *([] if is_due.all() else [only(with_columns(rows, starts.alias(TIME)), ~is_due)]))
 
-    def _first_instant(self, work: Work) -> Points:
+    def _first_instant(self, work: AggregateWork) -> Points:
         """The group of everything is there from instant 0, whether or not anything is in it."""
         count = 0 if self.keys or work.low < 0 or _exists(work.state) else 1
         return bare(np.zeros(count, np.int64), np.zeros(count, np.int64))
@@ -227,7 +245,7 @@ class Aggregate(Operator):
     # What the groups are at the instants of a step
 
     def _advance(
-        self, instants: GroupInstants, totals: Totals, records: pl.DataFrame, work: Work
+        self, instants: GroupInstants, totals: Totals, records: pl.DataFrame, work: AggregateWork
     ) -> tuple[Batch, pl.DataFrame]:
         """The output, and the records of the groups of the instants after the step."""
         values, present = values_at(work, instants, totals, records)

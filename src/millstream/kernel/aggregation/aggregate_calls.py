@@ -37,13 +37,14 @@ ALIASES: Mapping[str, str] = {
     "last_value": "last",
     "any_value": "first",
     "string_agg": "listagg",
+    "array_agg": "collect_list",
 }
 # The best row by some order: by value, or by time.
 EXTREMES = ("min", "max", "first", "last", "single_value", "max_by", "min_by")
 VARIANCES = ("stddev", "stddev_pop", "variance", "var_pop")
 BOOLEANS = ("any", "every", "count_if")
 # Computed from all values of a group, in their order.
-OF_ALL_VALUES = ("percentile_cont", "percentile_disc", "mode", "listagg")
+OF_ALL_VALUES = ("percentile_cont", "percentile_disc", "mode", "listagg", "collect_list")
 FUNCTIONS = ("count", "sum", "avg", *EXTREMES, *VARIANCES, *BOOLEANS, *OF_ALL_VALUES)
 Option = str | float | bool
 
@@ -95,7 +96,7 @@ def can_overflow(name: str, argument: DataType | None) -> bool:
     """Whether a built-in aggregate may have no value for a group, or one that its type cannot hold. Of narrower
     integers, and of decimals with room for ten digits more, nobody waits for so many rows."""
     match canonical(name):
-        case "single_value" | "listagg":
+        case "single_value" | "listagg" | "collect_list":
             return True
         case "sum":
             wide = argument is not None and argument.is_decimal and argument.precision + 10 > MAX_DECIMAL_PRECISION

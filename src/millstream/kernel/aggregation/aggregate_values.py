@@ -26,6 +26,7 @@ from millstream.kernel.columns import frame_of, is_null, nulls, only, stacked
 from millstream.kernel.operator import Segment, State
 from millstream.kernel.scalar.value_size import value_limit
 from millstream.kernel.storage import time_queue
+from millstream.kernel.storage.expiries import note_ended
 from millstream.kernel.storage.time_queue import TIME
 from millstream.types import STRING, Schema, to_polars
 
@@ -99,7 +100,7 @@ class AggregatePlan:
 
 
 @dataclass(eq=False)
-class Work:
+class AggregateWork:
     """One step: where it is in time, what is due in it, and what it leaves behind."""
 
     plan: AggregatePlan
@@ -109,6 +110,7 @@ class Work:
     ties: tuple[str, ...]  # by which rows go that have come at the same instant
     raw: pl.DataFrame = field(default_factory=pl.DataFrame)  # the change points as rows, for bags
     rows: pl.DataFrame = field(default_factory=pl.DataFrame)  # the rows that start, for staircases
+    sums: change_points.Points | None = None  # what came as totals already
     kept: list[pl.DataFrame] = field(default_factory=list)  # of these, what staircases take over
     bag_changes: dict[str, BagChanges] = field(default_factory=dict)
     synopses: dict[str, SortedRuns] = field(default_factory=dict)
@@ -116,7 +118,10 @@ class Work:
 
     def due(self, name: str) -> list[Segment]:
         """What falls due of a time queue."""
-        return time_queue.due(self.state.get(name, ()), self.before, self.low)
+        due = time_queue.due(self.state.get(name, ()), self.before, self.low)
+        if name != ROWS:
+            note_ended(due)  # the rows of the other queue only begin
+        return due
 
     def push(self, name: str, *ahead: pl.DataFrame) -> None:
         """Advance a time queue, and let more wait in it."""
@@ -151,7 +156,7 @@ class Work:
         return changes.transitions(bag.copies(runs, changes.pairs))
 
 
-def set_totals(work: Work, instants: GroupInstants, records: pl.DataFrame) -> Totals:
+def set_totals(work: AggregateWork, instants: GroupInstants, records: pl.DataFrame) -> Totals:
     """The totals over distinct values after each instant."""
     carried = accumulators.from_columns(records, work.plan.sets)
     totals: dict[Accumulator, Limbs] = {}
@@ -167,7 +172,7 @@ def set_totals(work: Work, instants: GroupInstants, records: pl.DataFrame) -> To
 
 
 def values_at(
-    work: Work, instants: GroupInstants, totals: Totals, records: pl.DataFrame
+    work: AggregateWork, instants: GroupInstants, totals: Totals, records: pl.DataFrame
 ) -> tuple[list[pl.Series], Bools]:
     """One column per call, and where undominated rows show that the group has rows."""
     values = [nulls("", pl.String(), len(instants))] * len(work.plan.calls)
@@ -208,7 +213,7 @@ def values_at(
     return values, present
 
 
-def _undominated(work: Work, i: int, instants: GroupInstants) -> tuple[pl.Series, Bools]:
+def _undominated(work: AggregateWork, i: int, instants: GroupInstants) -> tuple[pl.Series, Bools]:
     stairs = Staircase(work.plan.order(work.plan.calls[i], work.ties))
     runs = work.runs(f"kept{i}")
     value, present = stairs.best(runs, work.rows, instants, work.before, work.low)
@@ -218,7 +223,7 @@ def _undominated(work: Work, i: int, instants: GroupInstants) -> tuple[pl.Series
     return value, present
 
 
-def _best_of_bag(work: Work, i: int, instants: GroupInstants, records: pl.DataFrame) -> pl.Series:
+def _best_of_bag(work: AggregateWork, i: int, instants: GroupInstants, records: pl.DataFrame) -> pl.Series:
     order = work.plan.order(work.plan.calls[i], work.ties)
     bag, runs, changes = work.bag(order.by, instants, unless=order.unless)
     kept = {column: f"top{i} {column}" for column in order.by}
@@ -232,7 +237,7 @@ def _best_of_bag(work: Work, i: int, instants: GroupInstants, records: pl.DataFr
     return value
 
 
-def _of_all_values(work: Work, i: int, instants: GroupInstants) -> tuple[pl.Series, Bools | None]:
+def _of_all_values(work: AggregateWork, i: int, instants: GroupInstants) -> tuple[pl.Series, Bools | None]:
     call = work.plan.calls[i]
     value = value_column(call.argument or 0)
     bag, runs, changes = work.bag(all_values.columns_of(call), instants, unless=value)
@@ -240,7 +245,7 @@ def _of_all_values(work: Work, i: int, instants: GroupInstants) -> tuple[pl.Seri
     return all_values.evaluate(call, there, to_polars(call.type))
 
 
-def _user(work: Work, i: int, instants: GroupInstants, records: pl.DataFrame) -> tuple[pl.Series, pl.Series]:
+def _user(work: AggregateWork, i: int, instants: GroupInstants, records: pl.DataFrame) -> tuple[pl.Series, pl.Series]:
     """The values, and the errors where there is a place for them."""
     user = work.plan.users[i]
     distinct = user.call.distinct

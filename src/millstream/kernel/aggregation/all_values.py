@@ -1,4 +1,4 @@
-"""Aggregates that need all values of a group, in order: percentiles, MODE, LISTAGG.
+"""Aggregates that need all values of a group, in order: percentiles, MODE, LISTAGG, COLLECT_LIST.
 
     value(t) = f(the values v of the group, sorted, each as often as it has copies at t)
 
@@ -27,7 +27,8 @@ from millstream.kernel.aggregation.ordinals import combined, ordinals
 from millstream.kernel.aggregation.sorted_runs import SortedRuns, expand, find
 from millstream.kernel.batch import WEIGHT, value_column
 from millstream.kernel.columns import ascending, is_null, nulls, only, stacked, take
-from millstream.kernel.scalar.value_size import value_limit
+from millstream.kernel.scalar.value_size import list_sizes, value_limit
+from millstream.kernel.step_limits import check_column, step_limits
 
 Int64s = NDArray[np.int64]
 Float64s = NDArray[np.float64]
@@ -95,8 +96,8 @@ def evaluate(call: AggregateCall, there: Presence, dtype: pl.DataType) -> tuple[
     """The value at each instant, and where it is too large to be one."""
     value = columns_of(call)[-1] if not call.others else value_column(call.argument or 0)
     column = there.items.get_column(value)
-    if call.name == "listagg":
-        return _listed(call, there, value)
+    if call.name in ("listagg", "collect_list"):
+        return _listed(call, there, value, dtype)
     if call.name == "mode":
         codes = ordinals(there.items, (value,))[0]
         order = np.lexsort((codes if call.options[0] else -codes, there.copies))
@@ -163,29 +164,37 @@ def _ranked(there: Presence, codes: Int64s, wanted: Int64s, count: Int64s) -> In
 # Lists
 
 
-def _listed(call: AggregateCall, there: Presence, value: str) -> tuple[pl.Series, Bools | None]:
-    """LISTAGG: the texts at each instant, with the separator between."""
+def _listed(call: AggregateCall, there: Presence, value: str, dtype: pl.DataType) -> tuple[pl.Series, Bools | None]:
+    """The values at each instant: as a list, or for LISTAGG as texts with the separator between."""
     separator = str(call.options[0])
     order = _order(call, there.items)
-    texts = take(there.items, order).get_column(value)
-    sizes = texts.str.len_bytes().fill_null(0).cast(pl.Int64).to_numpy() + len(separator.encode())
+    values = take(there.items, order).get_column(value)
+    between = len(separator.encode()) if call.name == "listagg" else 0
+    sizes = _sizes(values) + (between or 8 * (call.name != "listagg"))
     sorted_there = Presence(there.items, there.start[order], there.stop[order], there.copies[order], there.owner)
     length = Presence(
         there.items, sorted_there.start, sorted_there.stop, sorted_there.copies * sizes, there.owner
-    ).totals() - len(separator.encode())
-    too_large = length > value_limit()
-    pieces = [nulls("text", pl.String(), 0)]
+    ).totals()
+    too_large = length - between > value_limit()
+    check_column(int(length[~too_large].sum()), step_limits())
+    joined = pl.col("value").str.join(separator) if call.name == "listagg" else pl.col("value")
+    pieces = [nulls("value", dtype, 0)]
     for first, last in _slices(np.where(too_large, 0, there.totals())):
         at, item = _unfolded(sorted_there, first, last, ~too_large)
-        joined = (
-            pl.DataFrame({"at": at, "text": texts.gather(item)})
-            .group_by("at", maintain_order=True)
-            .agg(pl.col("text").str.join(separator))
-        )
+        made = pl.DataFrame({"at": at, "value": values.gather(item)}).group_by("at", maintain_order=True).agg(joined)
         place = np.full(last - first, -1, np.int64)
-        place[joined.get_column("at").to_numpy() - first] = np.arange(joined.height)
-        pieces.append(gathered(joined.get_column("text"), place))
+        place[made.get_column("at").to_numpy() - first] = np.arange(made.height)
+        pieces.append(gathered(made.get_column("value"), place))
     return pl.concat(pieces), too_large if too_large.any() else None
+
+
+def _sizes(values: pl.Series) -> Int64s:
+    """The bytes of each value of a text or binary, or of a list; 0 of others."""
+    if isinstance(values.dtype, pl.List):
+        return list_sizes(values)
+    if values.dtype not in (pl.String, pl.Binary):
+        return np.zeros(len(values), np.int64)
+    return values.cast(pl.Binary).bin.size().fill_null(0).to_numpy().astype(np.int64)
 
 
 def _order(call: AggregateCall, items: pl.DataFrame) -> Int64s:

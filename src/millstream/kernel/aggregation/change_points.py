@@ -141,26 +141,69 @@ def split(points: Sequence[pl.DataFrame], low: int) -> tuple[list[pl.DataFrame],
     return due, ahead
 
 
-def pane_points(rows: pl.DataFrame, arrivals: Arrivals, wanted: Sequence[Accumulator]) -> Points | None:
-    """The points of rows summed by group, start and end; None where too few rows go together to be worth it.
+@dataclass(frozen=True, eq=False)
+class Panes:
+    """Rows of a group that start and end together as one: the place of the group among the arrivals, and the totals."""
 
-    Rows that go together must follow one another, as they do when a stream comes in the order of time.
-    """
+    owner: Int64s
+    start: Int64s
+    end: Int64s
+    sums: Totals
+
+
+def runs_together(rows: pl.DataFrame) -> Int64s | None:
+    """Where the rows begin that follow one another and start and end together, as they do when a stream comes in the
+    order of time; None where these are too few to be worth anything."""
     start, end = rows.get_column(START).to_numpy(), rows.get_column(END).to_numpy()
     begins = np.append(0, np.flatnonzero((start[1:] != start[:-1]) | (end[1:] != end[:-1])) + 1)
+    return None if len(begins) * _ROWS_PER_PANE > rows.height else begins
+
+
+def pane_codes(rows: pl.DataFrame, begins: Int64s, arrivals: Arrivals) -> Int64s | None:
+    """Of each row the number of its pane, which says where it begins and whose it is; None where there may be too few
+    rows in each."""
     groups = len(arrivals.number)
-    size = len(begins) * groups
-    if size * _ROWS_PER_PANE > rows.height:
+    if len(begins) * groups * _ROWS_PER_PANE > rows.height:
         return None
     codes = np.repeat(np.arange(len(begins)) * groups, np.diff(begins, append=rows.height))
-    codes += arrivals.owner
+    codes += arrivals.owner[: rows.height]
+    return codes
+
+
+def panes(rows: pl.DataFrame, begins: Int64s, arrivals: Arrivals, wanted: Sequence[Accumulator]) -> Panes | None:
+    """Rows summed by group, start and end; None where too few rows go together to be worth it."""
+    codes = pane_codes(rows, begins, arrivals)
+    if codes is None:
+        return None
+    groups = len(arrivals.number)
+    size = len(begins) * groups
     filled = np.flatnonzero(np.bincount(codes, minlength=size))
     sums = accumulators.map_totals(
         accumulators.contributions(rows, wanted),
         lambda limbs: exact_sum.grouped(limbs, codes, size).take(filled),
     )
     heads = begins[filled // groups]
-    group = arrivals.number[filled % groups]
-    ends = np.flatnonzero(end[heads] < INF)
-    leaving = Points(group, end[heads], accumulators.map_totals(sums, exact_sum.Limbs.negated)).take(ends)
-    return concatenated([Points(group, start[heads], sums), leaving])
+    start, end = (rows.get_column(name).to_numpy()[heads] for name in (START, END))
+    return Panes(filled % groups, start, end, sums)
+
+
+def pane_points(rows: pl.DataFrame, arrivals: Arrivals, wanted: Sequence[Accumulator]) -> Points | None:
+    """The points of rows summed by group, start and end, where that is worth it."""
+    begins = runs_together(rows)
+    found = None if begins is None else panes(rows, begins, arrivals, wanted)
+    return (
+        None
+        if found is None
+        else _entering_and_leaving(arrivals.number[found.owner], found.start, found.end, found.sums)
+    )
+
+
+def points_of_sums(rows: pl.DataFrame, wanted: Sequence[Accumulator]) -> Points:
+    """Where rows that have totals enter and leave."""
+    group, start, end = (rows.get_column(name).to_numpy() for name in (GROUP, START, END))
+    return _entering_and_leaving(group, start, end, accumulators.contributions(rows, wanted))
+
+
+def _entering_and_leaving(group: Int64s, start: Int64s, end: Int64s, sums: Totals) -> Points:
+    leaving = Points(group, end, accumulators.map_totals(sums, exact_sum.Limbs.negated))
+    return concatenated([Points(group, start, sums), leaving.take(np.flatnonzero(end < INF))])

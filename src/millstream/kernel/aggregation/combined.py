@@ -47,6 +47,11 @@ class CellAggregate(Aggregate):
     def _presence(self, totals: Totals, present: Bools) -> Bools:
         return are_some(totals, len(present))
 
+    @property
+    def combiner(self) -> None:
+        """Cells are made for many queries, and are few rows each."""
+        return None
+
     def of_queries(self, state: State, queries: pl.Series) -> State:
         """All of it: queries that are gone, or not asked for, are in cells that do no harm."""
         return state
@@ -85,6 +90,11 @@ class CombinedAggregate(Aggregate):
         self.extremes = {place: calls[place].argument or 0 for place in self.plan.extremes}
         columns = sorted({*(sums[total] for total in self.plan.summed), *self.extremes.values()})
         self.plan.columns = {value_column(column): to_polars(rows[column].type) for column in columns}
+
+    @property
+    def combiner(self) -> None:
+        """Its rows are totals already."""
+        return None
 
     def parts_of(self, rows: Batch) -> PartialTotals:
         """Rows as they are put together again and again, for one query after the other."""

@@ -23,6 +23,7 @@ from millstream.kernel.aggregation.ordinals import combined, heads, ordinals
 from millstream.kernel.aggregation.sorted_runs import SortedRuns, add_run, expand, find
 from millstream.kernel.batch import WEIGHT
 from millstream.kernel.columns import ascending, chosen, frame_of, is_null, only, stacked, take, with_columns
+from millstream.kernel.lists import ranks
 from millstream.kernel.operator import Segment
 
 Int64s = NDArray[np.int64]
@@ -200,6 +201,8 @@ def _not_worse(pairs: pl.DataFrame, order: Order, spared: pl.DataFrame) -> Bools
         spared.select(GROUP, pl.col(column).alias("_bound")), on=GROUP, how="left", maintain_order="left"
     )
     here, there = bounds.get_column(column), bounds.get_column("_bound")
+    if isinstance(here.dtype, pl.List):
+        here, there = ranks(here, there)
     better = here <= there if order.least else here >= there
     return (there.is_null() | better.fill_null(True)).to_numpy()
 

@@ -9,9 +9,11 @@ import polars as pl
 from numpy.typing import NDArray
 
 from millstream.kernel.columns import integers, is_small
+from millstream.kernel.keys import order_codes
 
 Int64s = NDArray[np.int64]
 _LIMIT = 1 << 62
+_SIGN = np.int64(-(1 << 63))
 
 
 def ordinals(rows: pl.DataFrame, columns: Sequence[str]) -> tuple[Int64s, int]:
@@ -41,6 +43,8 @@ def _ordinal(column: pl.Series) -> tuple[Int64s, int]:
         least, greatest = int(values.min()), int(values.max())
         if greatest - least < _LIMIT:
             return values - least, greatest - least + 1
+    if column.dtype.is_float() and not column.null_count() and is_small(len(column)):
+        return ranked(order_codes(column).view(np.int64) ^ _SIGN)
     ranks = column.rank("dense").fill_null(0).cast(pl.Int64).to_numpy()
     return ranks, int(ranks.max()) + 1
 

@@ -16,6 +16,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from millstream.kernel.columns import integers, is_small
+from millstream.kernel.lists import ranks
 from millstream.kernel.operator import Segment
 from millstream.kernel.storage.memory import can_merge
 
@@ -116,9 +117,11 @@ class _Sought:
         assert isinstance(self.sought, pl.Series)
         if self.column.dtype == pl.Null:
             return np.zeros(len(places), np.bool_), np.ones(len(places), np.bool_)
-        values = self.column.gather(places)
-        less = (values < self.sought).fill_null(False) | (values.is_null() & self.sought.is_not_null())
-        return less.to_numpy(), values.eq_missing(self.sought).to_numpy()
+        values, sought = self.column.gather(places), self.sought
+        if isinstance(values.dtype, pl.List):
+            values, sought = ranks(values, sought)
+        less = (values < sought).fill_null(False) | (values.is_null() & sought.is_not_null())
+        return less.to_numpy(), values.eq_missing(sought).to_numpy()
 
 
 def _float_order(values: pl.Series) -> Int64s:

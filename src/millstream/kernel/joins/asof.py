@@ -36,6 +36,7 @@ from millstream.kernel.distribution import Distribution, by_key, same_columns
 from millstream.kernel.keys import KEY, Codes, first_of_equal, key_codes
 from millstream.kernel.operator import Operator, Progress, Segment, State
 from millstream.kernel.storage import time_queue
+from millstream.kernel.storage.expiries import note_gone
 from millstream.kernel.storage.probing import equal_pairs
 from millstream.kernel.storage.segments import codes_of, gather, numbers, released, summed
 from millstream.kernel.storage.synopsis import retain
@@ -106,7 +107,8 @@ class AsofJoin(Operator):
         output = self._changes(new[0], new[1], kept, before)
         for side in (0, 1):
             by_code = take(new[side], np.argsort(codes_of(new[side]), kind="stable"))
-            kept[side] = retain(kept[side], by_code, low)
+            before_side, kept[side] = kept[side], retain(kept[side], by_code, low)
+            note_gone(before_side, by_code.height, kept[side])
         parts = [*zip(_WAITING, waiting, strict=True), *zip(_ROWS, kept, strict=True)]
         return output, {name: value for name, value in parts if value}
 

@@ -22,6 +22,7 @@ from millstream.kernel.keys import KEY
 from millstream.kernel.operator import Horizons, KeptInput, Progress, Segment, State
 from millstream.kernel.relational.multiplicity import DistinctStar, Multiplicity
 from millstream.kernel.relational.runs import CountedRuns, ForetoldRuns
+from millstream.kernel.step_limits import make_rows
 from millstream.kernel.storage.identified import Identified, completed
 from millstream.kernel.storage.segments import gather, horizon_of, numbers, released
 from millstream.kernel.storage.synopsis import Synopsis, lets_go, retained
@@ -182,5 +183,6 @@ class ExistenceJoin(KeyedJoin):
                 born = numbers(left, BORN)[i[kept]]
                 since = numbers(change, BORN)[j[kept]] if BORN in change.columns else born
                 intervals[BORN] = np.maximum(born, since)
+            make_rows(kept.size)
             if kept.size:
                 yield frame_of([*gather(left, self._columns[0], i[kept]), *numbered(intervals)])

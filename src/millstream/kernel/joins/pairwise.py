@@ -39,6 +39,7 @@ from millstream.kernel.scalar.evaluate import select_attempted
 from millstream.kernel.scalar.expressions import TRUE, Expression
 from millstream.kernel.sharing.input_lineage import InputLineage, InputSelections
 from millstream.kernel.sharing.signature_classes import SIGNATURE
+from millstream.kernel.step_limits import make_rows
 from millstream.kernel.storage.identified import Identified, completed
 from millstream.kernel.storage.probing import Pairs, equal_pairs, equal_values, find_band, pairs_of_runs
 from millstream.kernel.storage.segments import codes_of, gather, horizon_of, numbers, released, summed
@@ -306,7 +307,9 @@ class InnerJoin(KeyedJoin):
             sides = ((left, i), (right, j))
             if born := [numbers(side, BORN)[rows] for side, rows in sides if BORN in side.columns]:
                 intervals[BORN] = reduce(np.maximum, born)
-            yield self._satisfying(self._side_by_side(left, right, i, j, intervals))
+            made = self._satisfying(self._side_by_side(left, right, i, j, intervals))
+            make_rows(made.height)
+            yield made
 
     def _side_by_side(
         self, left: Segment, right: Segment, i: Positions, j: Positions, intervals: Mapping[str, Ticks]
@@ -386,6 +389,7 @@ class NonRetroactiveJoin(KeyedJoin):
                 pairs = np.flatnonzero((starts[j] <= instants[i]) & (instants[i] < ends[j]))
                 pairs = self._agreeing(left, version, i, j, pairs)
                 rows = pl.Series(_ROW, i[pairs].astype(np.int64))
+                make_rows(pairs.size)
                 found.append(frame_of([*gather(version, [*self._columns[1], WEIGHT], j[pairs]), rows]))
         if not any(part.height for part in found):
             return self._empty(BORN in left.columns)

@@ -22,9 +22,9 @@ from millstream.kernel.sharing.signature_classes import SIGNATURE
 from millstream.kernel.storage.segments import alive
 from millstream.kernel.storage.synopsis import is_over, size_classes_to_merge, without_expired
 
-FEW = 1 << 10  # rows that are sorted whoever wants them
+FEW = 1 << 7  # rows that are sorted whoever wants them
 _WORTH_IT = 0.5  # where more are wanted, all are sorted
-_FAN = 3  # segments of a size that are put together
+_FAN = 8  # segments of a size that are put together
 
 
 @dataclass(frozen=True)

@@ -48,6 +48,7 @@ from millstream.kernel.keys import Positions
 from millstream.kernel.multiway.tree_sides import Pair, Side, StoredRows
 from millstream.kernel.operator import Progress, Segment, State
 from millstream.kernel.scalar.expressions import TRUE, Expression
+from millstream.kernel.storage.expiries import note_gone
 from millstream.kernel.storage.segments import alive, gather, horizon_of, numbers
 from millstream.kernel.storage.synopsis import Consolidated, Synopsis, merged
 from millstream.types import Schema
@@ -480,15 +481,18 @@ class _Run:
                     continue
                 segments = [stored.rows for stored in rows.before]
                 kept[f"join {side.number}"] = Consolidated().retain(segments, rows.new, after, before)
+                note_gone(segments, rows.new.height, kept[f"join {side.number}"])
             elif side in self.blacklists:
                 blacklist, waits = self.blacklists[side]
                 parts = blacklist.retain(self.arrived[side], waits, after)
                 kept[f"rows {side}"] = tuple(part.rows for part in parts)
+                note_gone([part.rows for part in blacklist.parts], self.arrived[side].height, kept[f"rows {side}"])
                 kept[f"waits {side}"] = tuple(part.stored for part in parts)
                 self.tally.waiting += Blacklist(parts).size
             else:
                 segments = list(self.state.get(f"rows {side}", ()))
                 kept[f"rows {side}"] = self.tree.synopses[side].retain(segments, self.arrived[side], after, before)
+                note_gone(segments, self.arrived[side].height, kept[f"rows {side}"])
         for one in self.tree.consumer_inputs:
             before, after = (self._horizon(one.source, to) for to in (self.progress.before, self.progress.after))
             stored = list(self._rows_before(one.source))

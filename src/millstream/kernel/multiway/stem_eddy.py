@@ -23,6 +23,7 @@ from millstream.kernel.scalar.evaluate import attempt
 from millstream.kernel.scalar.expressions import TRUE, Expression, columns_used, conjunction
 from millstream.kernel.sharing.input_lineage import InputLineage
 from millstream.kernel.sharing.signature_classes import SIGNATURE
+from millstream.kernel.step_limits import make_rows
 from millstream.kernel.storage.segments import gather, numbers
 from millstream.kernel.windows.imposed import Imposed
 
@@ -157,11 +158,13 @@ class StemEddy:
                 if together >= _MOST_TOGETHER:
                     more = self._satisfying(self._combined(found, stem, matches), condition)
                     returned += more.height
+                    make_rows(more.height)
                     yield more
                     matches, together = [], 0
         if together:
             more = self._satisfying(self._combined(found, stem, matches), condition)
             returned += more.height
+            make_rows(more.height)
             yield more
         if len(self.stems) > 2:
             self.experience.add(self.origin, stem, found.height, returned, work)

@@ -19,6 +19,7 @@ from millstream.kernel.keys import Positions
 from millstream.kernel.operator import Segment
 from millstream.kernel.scalar.evaluate import select_attempted
 from millstream.kernel.scalar.expressions import TRUE, Expression, conjunction
+from millstream.kernel.step_limits import make_rows
 from millstream.kernel.storage.segments import gather, numbers
 
 
@@ -73,7 +74,9 @@ class Pair:
             if born:
                 columns.append(pl.Series(BORN, reduce(np.maximum, born)))
             frame = pl.DataFrame(columns)
-            yield frame if self.condition == TRUE else select_attempted(frame, self.condition)
+            made = frame if self.condition == TRUE else select_attempted(frame, self.condition)
+            make_rows(made.height)
+            yield made
 
 
 @dataclass

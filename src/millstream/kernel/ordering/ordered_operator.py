@@ -21,6 +21,7 @@ from millstream.kernel.operator import Operator, Progress, Segment, State
 from millstream.kernel.ordering.ordered_rows import value_names
 from millstream.kernel.ordering.sort_keys import RowOrder
 from millstream.kernel.storage import time_queue
+from millstream.kernel.storage.expiries import note_gone
 from millstream.kernel.storage.probing import equal_pairs
 from millstream.kernel.storage.segments import codes_of, numbers, released
 from millstream.kernel.storage.synopsis import retain
@@ -59,8 +60,9 @@ class OrderedOperator(Operator):
             output = self._changes(known, before, low)
         wakes = time_queue.advanced(wakes, low)
         wakes = time_queue.pushed(wakes, self._wakes(arrived, low), low)
-        kept = self._kept(kept, arrived, low)
-        return output, {name: value for name, value in ((WAITING, waiting), (ROWS, kept), (WAKES, wakes)) if value}
+        rows = self._kept(kept, arrived, low)
+        note_gone(kept, arrived.height, rows)
+        return output, {name: value for name, value in ((WAITING, waiting), (ROWS, rows), (WAKES, wakes)) if value}
 
     @abstractmethod
     def _changes(self, known: pl.DataFrame, before: int, low: int) -> Batch:

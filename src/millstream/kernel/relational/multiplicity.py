@@ -31,6 +31,7 @@ from millstream.kernel.columns import frame_of, numbered, one_zero, only, stacke
 from millstream.kernel.distribution import Distribution, by_value
 from millstream.kernel.keys import KEY, Codes, Positions, Ticks, are_codes_exact, key_codes, stable_order
 from millstream.kernel.operator import Operator, Progress, Segment, State
+from millstream.kernel.storage.expiries import note_ended, note_gone
 from millstream.kernel.storage.probing import equal_pairs, equal_values
 from millstream.kernel.storage.segments import alive, codes_of, gather, horizon_of, numbers, released
 from millstream.kernel.storage.synopsis import size_classes_to_merge, without_expired
@@ -264,6 +265,7 @@ class Multiplicity(_SetOperator):
             return empty_batch(self.schema), state
         arrived = changes(self._sided(inputs), [*self._columns, KEY, _SIDE])
         points, pending = released(pending, arrived, START, progress.low_before, progress.low)
+        note_ended([points])
         output = empty_batch(self.schema)
         if points.height:
             output, counts = self._change(points, counts)
@@ -351,8 +353,9 @@ class DirectMultiplicity(_SetOperator):
         found = ((segment, self._found(values, segment)[1]) for segment in known)
         before = [frame_of(gather(segment, points.columns, rows)) for segment, rows in found]
         output = self._differ(concat(before, points), points)
-        known = retained_by_value(known, points, lambda merging: self._merge(merging, low))
-        return output, {"waiting": waiting, "points": known}
+        kept = retained_by_value(known, points, lambda merging: self._merge(merging, low))
+        note_gone(known, points.height, kept)
+        return output, {"waiting": waiting, "points": kept}
 
     def _differ(self, before: pl.DataFrame, arrived: pl.DataFrame) -> Batch:
         """What the points that arrived make different from what was said because of those before."""
@@ -411,7 +414,9 @@ class DistinctStar(_ByValue):
         arrived = concat(keyed, keyed[0])
         rows, waiting = released(waiting, arrived, START, progress.low_before, low)
         if not rows.height:
-            return empty_batch(self.schema), {"waiting": waiting, "stays": self._lasting(stays, low)}
+            lasting = self._lasting(stays, low)
+            note_gone(stays, 0, lasting)
+            return empty_batch(self.schema), {"waiting": waiting, "stays": lasting}
 
         rows, first_of_value = self._sorted(rows)
         firsts = np.flatnonzero(first_of_value)
@@ -424,8 +429,9 @@ class DistinctStar(_ByValue):
             return alive(self._one_per_value(rows, {END: np.maximum}), horizon_of(low))
 
         segment = alive(values.hstack([latest]), horizon_of(low))
-        stays = retained_by_value(self._lasting(stays, low), segment, merge)
-        return output, {"waiting": waiting, "stays": stays}
+        kept = retained_by_value(self._lasting(stays, low), segment, merge)
+        note_gone(stays, values.height, kept)
+        return output, {"waiting": waiting, "stays": kept}
 
     def known_until(self, values: pl.DataFrame, state: State) -> Ticks:
         """E of each of the values (with their codes); 0 where there is none."""

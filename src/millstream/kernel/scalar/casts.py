@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import polars as pl
 
+from millstream.kernel import lists
 from millstream.kernel.scalar import casts_text, decimals, floats
-from millstream.kernel.scalar.outcome import Failure, Outcome, fails_where_null
+from millstream.kernel.scalar.outcome import Failure, Outcome, by_column, fails_where_null, null_where_failed
 from millstream.types import (
     BIGINT,
     BOOLEAN,
@@ -33,12 +34,15 @@ _MICROSECONDS = decimal(19, 6)  # a timestamp as seconds
 TRY_CAST = "use TRY_CAST to get NULL instead"
 
 
-def cast_column(column: pl.Expr, source: DataType, target: DataType) -> Outcome:
-    """The column as another type; `source` to `target` must be a cast that exists (see coercion.can_cast)."""
+def cast_column(column: pl.Expr, source: DataType, target: DataType, *, lenient: bool = False) -> Outcome:
+    """The column as another type; `source` to `target` must be a cast that exists (see coercion.can_cast). Of lists,
+    `lenient` leaves out only the elements that do not fit."""
     if source == target:
         return Outcome(column)
     if source == NULL:
         return Outcome(column.cast(to_polars(target)))
+    if source.element is not None and target.element is not None:
+        return _list_to_list(column, source.element, target.element, lenient)
     if target == STRING:
         return Outcome(casts_text.to_text(column, source))
     if source == STRING:
@@ -51,6 +55,25 @@ def cast_column(column: pl.Expr, source: DataType, target: DataType) -> Outcome:
     if source.is_numeric and target.is_numeric:
         return _number_to_number(column, source, target)
     return _with_time(column, source, target)
+
+
+def _list_to_list(column: pl.Expr, source: DataType, target: DataType, lenient: bool) -> Outcome:
+    """Element by element; a list fails where one of its elements does."""
+    outcome = cast_column(pl.col("element"), source, target, lenient=lenient)
+    outcome = Outcome(null_where_failed(outcome)) if lenient else outcome
+    failed = [failure.mask(outcome.value).fill_null(False) for failure in outcome.failures]
+
+    def changed(values: pl.Series) -> pl.Series:
+        return lists.each(values, lambda _: outcome.value, to_polars(target))
+
+    def fails(values: pl.Series) -> pl.Series:
+        return lists.each(values, lambda _: pl.any_horizontal(failed), pl.Boolean()).list.any()
+
+    value = by_column(changed, [column], pl.List(to_polars(target)))
+    if not outcome.failures:
+        return Outcome(value)
+    mask = by_column(fails, [column], pl.Boolean())
+    return Outcome(value, (Failure(lambda _: mask, outcome.failures[0].message, TRY_CAST),))
 
 
 def _number_to_number(column: pl.Expr, source: DataType, target: DataType) -> Outcome:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import polars as pl
 
+from millstream.kernel.lists import each
 from millstream.kernel.scalar import decimals, floats
 from millstream.kernel.scalar.calendar import days_of
 from millstream.kernel.scalar.outcome import by_column
@@ -37,6 +38,8 @@ _SECOND, _MINUTE, _HOUR, _DAY_LENGTH = 1_000_000, 60_000_000, 3_600_000_000, 86_
 
 
 def to_text(column: pl.Expr, source: DataType) -> pl.Expr:
+    if (element := source.element) is not None:
+        return by_column(lambda values: _list_to_text(values, element), [column], pl.String())
     if source.is_fractional:
         return by_column(_double_to_text, [column], pl.String())
     if source in (TIMESTAMP, TIMESTAMP_NTZ):
@@ -47,6 +50,12 @@ def to_text(column: pl.Expr, source: DataType) -> pl.Expr:
     if source == BINARY:
         return by_column(_binary_to_text, [column], pl.String())
     return column.cast(pl.String)
+
+
+def _list_to_text(column: pl.Series, element: DataType) -> pl.Series:
+    """As Spark shows lists: [1, 2, null]."""
+    texts = each(column, lambda value: to_text(value, element).fill_null("null"), pl.String())
+    return texts.to_frame("list").select(pl.format("[{}]", pl.col("list").list.join(", "))).to_series()
 
 
 def _double_to_text(values: pl.Series) -> pl.Series:

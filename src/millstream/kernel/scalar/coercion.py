@@ -10,6 +10,7 @@ The least common type of two types, as Spark 4 finds it:
     date and timestamps        the more exact one, TIMESTAMP before TIMESTAMP_NTZ
     STRING and a number        BIGINT for integers, else DOUBLE: the string is parsed
     STRING and another type    the other type, again by parsing; but not INTERVAL
+    two lists                  lists of the common type of their elements
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ from millstream.types import (
     TIMESTAMP,
     TIMESTAMP_NTZ,
     DataType,
+    array,
     decimal,
 )
 
@@ -65,6 +67,11 @@ def _common_of_two(left: DataType, right: DataType) -> DataType | None:
         return left
     if left == NULL:
         return right
+    if left.element is not None and right.element is not None:
+        element = _common_of_two(left.element, right.element)
+        return None if element is None else array(element)
+    if left.is_list or right.is_list:
+        return None
     if STRING in (left, right):
         return _common_with_string(right if left == STRING else left)
     if left.is_numeric and right.is_numeric:
@@ -104,8 +111,12 @@ def can_cast(source: DataType, target: DataType) -> bool:
         return True
     if target == NULL or MONTHS in (source, target):
         return False
+    if source.element is not None and target.element is not None:
+        return can_cast(source.element, target.element)
     if target == STRING:
         return True
+    if source.is_list or target.is_list:
+        return False
     if source == STRING:
         return target != INTERVAL
     if source == BOOLEAN:

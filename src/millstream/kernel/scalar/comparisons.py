@@ -1,4 +1,4 @@
-"""Comparisons of whole numbers with constants, and AND and OR of them, without a query of Polars.
+"""Comparisons of numbers with constants, and AND and OR of them, without a query of Polars.
 
 Most conditions of most queries are made of these, and most batches are small.
 """
@@ -15,6 +15,7 @@ import polars as pl
 
 from millstream.kernel.batch import value_column
 from millstream.kernel.scalar.expressions import Call, Column, Expression, Literal, memoized
+from millstream.types import DOUBLE
 
 Bools = npt.NDArray[np.bool_]
 Test = Callable[[pl.DataFrame], Bools | None]
@@ -49,11 +50,13 @@ def _test(condition: Expression, deepest: int) -> Test:
     function, (left, right) = condition.function, condition.arguments
     if isinstance(left, Literal):
         function, left, right = _FLIPPED[function], right, left
-    if not (isinstance(left, Column) and isinstance(right, Literal) and type(right.value) is int):
+    if not (isinstance(left, Column) and isinstance(right, Literal)):
         return _unknown
-    if not (left.type.is_integer and right.type.is_integer):
-        return _unknown
-    return partial(_compared, value_column(left.index), _COMPARED[function], right.value)
+    if left.type.is_integer and right.type.is_integer and type(right.value) is int:
+        return partial(_compared, value_column(left.index), _COMPARED[function], right.value)
+    if left.type == right.type == DOUBLE and type(right.value) is float and right.value == right.value:
+        return partial(_compared_reals, value_column(left.index), _COMPARED[function], right.value)
+    return _unknown
 
 
 def _unknown(frame: pl.DataFrame) -> Bools | None:
@@ -63,6 +66,14 @@ def _unknown(frame: pl.DataFrame) -> Bools | None:
 def _compared(name: str, compare: Callable[..., Bools], constant: int, frame: pl.DataFrame) -> Bools | None:
     column = frame.get_column(name)
     return None if column.null_count() else compare(column.to_numpy(), constant)
+
+
+def _compared_reals(name: str, compare: Callable[..., Bools], constant: float, frame: pl.DataFrame) -> Bools | None:
+    column = frame.get_column(name)
+    values = column.to_numpy()
+    if column.null_count() or np.isnan(values).any():  # NaN is greater than all, which NumPy does not know
+        return None
+    return compare(values, constant)
 
 
 def _combined(function: str, parts: list[Test], frame: pl.DataFrame) -> Bools | None:

@@ -38,7 +38,7 @@ from millstream.kernel.scalar.functions_user import UserCall, call_outcome
 from millstream.kernel.scalar.literals import to_expr
 from millstream.kernel.scalar.outcome import Failure, Outcome, always, null_where_failed
 from millstream.kernel.scalar.program import Check, Program, dtypes_of
-from millstream.kernel.scalar.value_size import value_limit
+from millstream.kernel.step_limits import StepLimits, step_limits
 from millstream.types import to_polars
 
 _TEMPORARY = "_t"
@@ -48,11 +48,11 @@ GuardExpression = Callable[[], pl.Expr] | None
 
 def compile_expressions(expressions: tuple[Expression, ...]) -> Program:
     """The program that computes the expressions."""
-    return _compiled(expressions, tuple(map(column_names, expressions)), value_limit())
+    return _compiled(expressions, tuple(map(column_names, expressions)), step_limits())
 
 
 @lru_cache(maxsize=4096)
-def _compiled(expressions: tuple[Expression, ...], names: tuple[tuple[str, ...], ...], largest_value: int) -> Program:
+def _compiled(expressions: tuple[Expression, ...], names: tuple[tuple[str, ...], ...], limits: StepLimits) -> Program:
     """Errors show the names of columns."""
     return _Compiler(expressions).program()
 
@@ -117,7 +117,7 @@ class _Compiler:
                 return self._tried(node, guard)
             case Cast():
                 argument = self._argument(node.argument, guard)
-                outcome = cast_column(argument.value, node.argument.type, node.type)
+                outcome = cast_column(argument.value, node.argument.type, node.type, lenient=node.lenient)
                 own = Outcome(null_where_failed(outcome)) if node.lenient else outcome
                 return self._checked(node, own, argument.checks)
             case UserCall():

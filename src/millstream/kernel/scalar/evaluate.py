@@ -28,6 +28,7 @@ from millstream.kernel.scalar.expressions import (
     conjunction,
     possible,
     taken_from,
+    value_if_any,
 )
 from millstream.kernel.scalar.functions_user import UserCall
 from millstream.types import BOOLEAN
@@ -36,6 +37,11 @@ from millstream.types import BOOLEAN
 def evaluate(frame: pl.DataFrame, expressions: Sequence[Expression], names: Sequence[str]) -> pl.DataFrame:
     """One column per expression, named by `names`, over the frame's value columns (c0, c1, ...)."""
     return compile_expressions(tuple(expressions)).run(frame, names)
+
+
+def constant_value(expression: Expression) -> object:
+    """The value of an expression that reads no column."""
+    return evaluate(pl.DataFrame({"_row": [0]}), [expression], ["value"]).to_series().to_list()[0]
 
 
 def attempt(frame: pl.DataFrame, expressions: Sequence[Expression], names: Sequence[str]) -> pl.DataFrame:
@@ -67,10 +73,10 @@ def select_true(frame: pl.DataFrame, condition: Expression) -> pl.DataFrame:
 
 
 def select_attempted(frame: pl.DataFrame, condition: Expression) -> pl.DataFrame:
-    """The same; rows on which the condition fails may be among them or not, but equal ones alike."""
+    """The same; a condition is not true on a row on which it fails, and whether that is an error is told elsewhere."""
     if is_small(frame.height) and (rows := where_true(frame, condition)) is not None:
         return only(frame, rows)
-    program = compile_expressions((condition,))
+    program = compile_expressions((value_if_any(condition) if can_fail(condition) else condition,))
     if not program.stages and not program.checks:
         try:
             return frame.filter(program.values[0])

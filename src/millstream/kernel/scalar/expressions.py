@@ -162,6 +162,8 @@ class Call(Expression):
             return f"({shown[1]}{''.join(f' {sign} {term}' for sign, term in steps)})"
         if self.function == "not":
             return f"(NOT {shown[0]})"
+        if self.function == "[]":
+            return f"{shown[0]}[{shown[1]}]"
         return f"{self.function}({', '.join(shown)})"
 
 

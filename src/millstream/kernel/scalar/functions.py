@@ -11,6 +11,7 @@ from millstream import errors
 from millstream.kernel.scalar import (
     functions_arithmetic,
     functions_chain,
+    functions_lists,
     functions_logic,
     functions_math,
     functions_patterns,
@@ -41,7 +42,7 @@ from millstream.types import (
     DataType,
 )
 
-__all__ = ["REFUSED", "call", "case", "function", "function_names", "in_list", "signatures"]
+__all__ = ["REFUSED", "call", "canonical_names", "case", "function", "function_names", "in_list", "signatures"]
 
 # The answer of a continuous query is a function of its inputs alone: whoever asks, whenever, on however many shards.
 _CLOCK = "the answer would depend on when it is computed"
@@ -82,6 +83,7 @@ _CASTS = {
 _MODULES = (
     functions_arithmetic,
     functions_chain,
+    functions_lists,
     functions_logic,
     functions_math,
     functions_patterns,
@@ -101,7 +103,10 @@ _ENTRIES: tuple[Function | Rewrite, ...] = (
 # What EXTRACT and long sums become; nobody writes these.
 _INTERNAL = {TOTAL, TERMS, FACTORS, "second_with_fraction", "interval_day", "interval_hour", "interval_minute"}
 _INTERNAL |= (
-    {functions_text.ROW_KEY, "seconds_since_1970"} | functions_time_formats.INTERNAL | functions_time_zones.INTERNAL
+    {functions_text.ROW_KEY, "seconds_since_1970"}
+    | functions_lists.INTERNAL
+    | functions_time_formats.INTERNAL
+    | functions_time_zones.INTERNAL
 )
 _BY_NAME: dict[str, Function | Rewrite] = {name: entry for entry in _ENTRIES for name in (entry.name, *entry.aliases)}
 
@@ -109,6 +114,11 @@ _BY_NAME: dict[str, Function | Rewrite] = {name: entry for entry in _ENTRIES for
 def function_names(user_functions: Mapping[str, UserFunction] | None = None) -> list[str]:
     """The names of all functions (operators too), in alphabetical order."""
     return sorted({*_BY_NAME, *(user_functions or {})} - _INTERNAL)
+
+
+def canonical_names() -> dict[str, str]:
+    """Every name that may be written, operators too, with that of the function which it means."""
+    return {name: entry.name for name, entry in _BY_NAME.items() if name not in _INTERNAL}
 
 
 def signatures() -> dict[str, str]:
@@ -140,7 +150,7 @@ def call(
             f"{name} is refused: {REFUSED[key]}", hint="put the value into the stream, as a column of its own"
         )
     entry = _BY_NAME.get(key)
-    if entry is None or key in _INTERNAL:
+    if entry is None or key in _INTERNAL - {functions_lists.AT}:
         words = [known for known in function_names(user_functions) if known.isidentifier()]
         raise errors.NameError(f'unknown function "{name}"', hint=errors.did_you_mean(name, words))
     if isinstance(entry, Rewrite):

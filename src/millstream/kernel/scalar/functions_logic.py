@@ -7,12 +7,15 @@ go on (`proceeds`). IF, NVL, NULLIF and their like are ways to write CASE and CO
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import polars as pl
 
 from millstream import errors
+from millstream.kernel.lists import ranks
 from millstream.kernel.scalar.coercion import cast, common_type
 from millstream.kernel.scalar.expressions import Call, Case, Expression, InList, Literal
+from millstream.kernel.scalar.outcome import by_column
 from millstream.kernel.scalar.signature import (
     ANY,
     CONDITION,
@@ -23,7 +26,7 @@ from millstream.kernel.scalar.signature import (
     TypeRule,
     row,
 )
-from millstream.types import BOOLEAN, DOUBLE, FLOAT, NULL, STRING, DataType
+from millstream.types import BOOLEAN, DOUBLE, FLOAT, NULL, STRING, DataType, to_polars
 
 
 def _bind_comparison(arguments: Sequence[Expression]) -> Signature | None:
@@ -48,7 +51,17 @@ _COMPARISON = TypeRule("two values of comparable types", _bind_comparison)
 
 def _comparison(name: str, operator: Callable[[pl.Expr, pl.Expr], pl.Expr], *aliases: str) -> Function:
     # Polars orders as Spark does: NaN equals itself and is the greatest double, and 0.0 = -0.0.
-    return Function(name, _COMPARISON, lambda node, left, right: operator(left, right), aliases, reads_once=True)
+    def evaluate(node: Call, left: pl.Expr, right: pl.Expr) -> pl.Expr:
+        if node.arguments[0].type.is_list and name != "<=>":
+            left, right = (by_column(partial(_rank_of, side), [left, right], pl.UInt32()) for side in (0, 1))
+        return operator(left, right)
+
+    return Function(name, _COMPARISON, evaluate, aliases, reads_once=True)
+
+
+def _rank_of(side: int, *columns: pl.Series) -> pl.Series:
+    """Lists, which Polars does not compare, as numbers that it does."""
+    return ranks(*columns)[side]
 
 
 def _same_type(*, at_least: int, promote_strings: bool = True) -> TypeRule:
@@ -72,6 +85,8 @@ def _extreme(*, greatest: bool) -> Callable[..., pl.Expr]:
     def evaluate(node: Call, *values: pl.Expr) -> pl.Expr:
         if node.type == NULL:
             return values[0]
+        if node.type.is_list:
+            return by_column(partial(_extreme_list, greatest), values, to_polars(node.type))
         if not node.type.is_fractional:
             return pl.max_horizontal(values) if greatest else pl.min_horizontal(values)
         # Polars' own functions pass over NaN too, which for Spark is the greatest value.
@@ -82,6 +97,17 @@ def _extreme(*, greatest: bool) -> Callable[..., pl.Expr]:
         return best
 
     return evaluate
+
+
+def _extreme_list(greatest: bool, *columns: pl.Series) -> pl.Series:
+    best, best_rank = columns[0], (known := ranks(*columns))[0]
+    for column, rank in zip(columns[1:], known[1:], strict=True):
+        better = best_rank.is_null() | ((rank > best_rank) if greatest else (rank < best_rank))
+        best, best_rank = (
+            column.zip_with(better.fill_null(False), best),
+            rank.zip_with(better.fill_null(False), best_rank),
+        )
+    return best
 
 
 def _nanvl(arguments: Sequence[Expression]) -> Signature | None:

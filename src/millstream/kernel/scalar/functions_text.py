@@ -6,9 +6,11 @@ from collections.abc import Sequence
 
 import polars as pl
 
+from millstream.kernel.lists import each
 from millstream.kernel.scalar.expressions import Call, Expression, Literal
+from millstream.kernel.scalar.functions_lists import concatenated, list_of
 from millstream.kernel.scalar.growth import bytes_of, grown
-from millstream.kernel.scalar.outcome import Failure, Outcome
+from millstream.kernel.scalar.outcome import Failure, Outcome, by_column
 from millstream.kernel.scalar.signature import (
     ANY,
     TEXT,
@@ -26,7 +28,9 @@ from millstream.types import BINARY, BOOLEAN, INT, STRING, DataType
 ROW_KEY = "row_key"  # of COUNT(DISTINCT a, b)
 _BYTES_OR_TEXT = Slot("string or binary", lambda kind: BINARY if kind == BINARY else TEXT.accept(kind))
 
-_ONLY_TEXT = Slot("string", lambda kind: None if kind == BINARY else TEXT.accept(kind))
+_TEXT_OR_LIST = Slot(
+    "string or array", lambda kind: kind if kind.is_list else None if kind == BINARY else TEXT.accept(kind)
+)
 
 
 def _characters(text: pl.Expr) -> pl.Expr:
@@ -90,6 +94,9 @@ def _bind_concat(arguments: Sequence[Expression]) -> Signature | None:
     types = [argument.type for argument in arguments]
     if types and all(kind == BINARY for kind in types):
         return Signature(tuple(types), BINARY)
+    if any(kind.is_list for kind in types):
+        common = list_of(types)
+        return None if common is None else Signature((common,) * len(types), common)
     if any(TEXT.accept(kind) is None for kind in types):
         return None
     return Signature((STRING,) * len(types), STRING)
@@ -98,6 +105,8 @@ def _bind_concat(arguments: Sequence[Expression]) -> Signature | None:
 def _concat(node: Call, *values: pl.Expr) -> pl.Expr | Outcome:
     if not values:
         return pl.lit("", dtype=pl.String)
+    if node.type.is_list:
+        return concatenated(node, *values)
     return grown(values, node.type, _joined_bytes if node.type == BINARY else _joined, _all_bytes)
 
 
@@ -123,11 +132,21 @@ def _row_key(node: Call, *values: pl.Expr) -> pl.Expr:
 
 
 def _key_part(value: pl.Expr, kind: DataType) -> pl.Expr:
+    if (element := kind.element) is not None:
+        return by_column(lambda column: _list_key(column, element), [value], pl.String())
     if kind == BINARY:
         return value.bin.encode("hex")
     if kind.is_fractional:
         value = value + 0.0  # of which there is one zero only
     return (value if kind.is_decimal else value.to_physical()).cast(pl.String)
+
+
+def _list_key(column: pl.Series, element: DataType) -> pl.Series:
+    def part(value: pl.Expr) -> pl.Expr:
+        text = _key_part(value, element)
+        return pl.concat_str(text.str.len_bytes(), pl.lit(":"), text).fill_null("-")
+
+    return each(column, part, pl.String()).list.join("")
 
 
 def _concat_ws(node: Call, separator: pl.Expr, *values: pl.Expr) -> pl.Expr | Outcome:
@@ -261,6 +280,10 @@ def _initcap(node: Call, text: pl.Expr) -> pl.Expr:
     return text.str.split(" ").list.eval(word).list.join(" ")
 
 
+def _reverse(node: Call, value: pl.Expr) -> pl.Expr:
+    return value.list.reverse() if node.type.is_list else value.str.reverse()
+
+
 def _ascii(node: Call, text: pl.Expr) -> pl.Expr:
     """The code point of the first character, put together from its UTF-8 bytes; 0 for an empty text."""
     code = text.str.slice(0, 1).str.encode("hex")
@@ -324,7 +347,7 @@ FUNCTIONS = (
     Function("endswith", _TWO_TEXTS, lambda node, a, b: a.str.ends_with(b), reads_once=True),
     Function("instr", row(TEXT, TEXT, result=INT), lambda node, text, search: _position_of(search, text)),
     Function("locate", row(TEXT, TEXT, WHOLE, optional=1, result=INT), _locate, aliases=("position",)),
-    Function("reverse", row(_ONLY_TEXT, result=STRING), lambda node, text: text.str.reverse(), reads_once=True),
+    Function("reverse", row(_TEXT_OR_LIST, result=lambda types: types[0]), _reverse, reads_once=True),
     Function("repeat", row(TEXT, WHOLE, result=STRING), _repeat),
     Function("lpad", _PADDED, _pad(left=True)),
     Function("rpad", _PADDED, _pad(left=False)),

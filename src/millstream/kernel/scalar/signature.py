@@ -148,7 +148,7 @@ def _accept_number(kind: DataType) -> DataType | None:
 
 
 ANY = Slot("any", lambda kind: kind)
-TEXT = Slot("string", lambda kind: STRING if can_cast(kind, STRING) else None)
+TEXT = Slot("string", lambda kind: STRING if can_cast(kind, STRING) and not kind.is_list else None)
 NUMBER = Slot("number", _accept_number)
 REAL = Slot("number", lambda kind: DOUBLE if _accept_number(kind) else None)
 WHOLE = Slot("integer", lambda kind: INT if _accept_number(kind) else None)

@@ -1,45 +1,48 @@
-"""How large one value may be: the setting `max_value_bytes`, where functions make texts longer than they were given.
-
-What a function would make is measured before it is made, so that a row of a query cannot take all memory.
-"""
+"""How large one value may be: the setting `max_value_bytes`, and VARCHAR(n)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
 from typing import TypeVar
 
+import numpy as np
 import polars as pl
 
 from millstream.errors import Error
+from millstream.kernel import lists
+from millstream.kernel.step_limits import StepLimits, step_limits
 from millstream.types import DataType
 
-MAX_VALUE_BYTES = 16 << 20
-_limit: ContextVar[int] = ContextVar("max_value_bytes", default=MAX_VALUE_BYTES)
+MAX_VALUE_BYTES = StepLimits.value_bytes
 _Kind = TypeVar("_Kind", bound=Error)
 
 
 def value_limit() -> int:
     """The bytes that one value may have in what this thread runs."""
-    return _limit.get()
-
-
-@contextmanager
-def limited_values(most: int) -> Iterator[None]:
-    """What this thread runs within the block makes no value of more than so many bytes."""
-    before = _limit.set(most)
-    try:
-        yield
-    finally:
-        _limit.reset(before)
+    return step_limits().value_bytes
 
 
 def largest_value(column: pl.Series) -> int:
-    """The bytes of the largest text or binary of a column; 0 of other types."""
+    """The bytes of the largest text, binary or list of a column; 0 of other types."""
+    if isinstance(column.dtype, pl.List):
+        return int(list_sizes(column).max(initial=0))
     if column.dtype not in (pl.String, pl.Binary):
         return 0
     return int(column.cast(pl.Binary).bin.size().max() or 0)  # type: ignore[arg-type]
+
+
+def list_sizes(column: pl.Series) -> lists.Lengths:
+    """The bytes that each list of a column holds, eight at least for an element."""
+    values = lists.elements(column)
+    if isinstance(values.dtype, pl.List):
+        own = list_sizes(values)
+    elif values.dtype in (pl.String, pl.Binary):
+        own = values.cast(pl.Binary).bin.size().fill_null(0).to_numpy().astype(np.int64)
+    else:
+        own = np.zeros(len(values), np.int64)
+    ends = np.cumsum(sizes := lists.lengths(column))
+    running = np.concatenate((np.zeros(1, np.int64), np.cumsum(own + 8)))
+    found: lists.Lengths = running[ends] - running[ends - sizes]
+    return found
 
 
 def too_long(value: pl.Expr, kind: DataType) -> pl.Expr | None:

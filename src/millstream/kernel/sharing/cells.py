@@ -40,7 +40,7 @@ from millstream.kernel.sharing.parameters import QUERIES
 from millstream.kernel.sharing.query_windows import SizedWindow
 from millstream.kernel.sharing.selected import Room
 from millstream.kernel.storage.memory import can_keep_index
-from millstream.kernel.storage.segments import gather, numbers
+from millstream.kernel.storage.segments import gather
 from millstream.types import BIGINT, BINARY, Field, Schema
 
 CELL: Schema = (Field("span", BIGINT), Field("lineage", BINARY))
@@ -126,10 +126,10 @@ def _in_windows(
     """Elements and the queries that want them, from a number on: once for each window that these have."""
     known = window.of_queries(table)
     rows, windows, bits = known.taken_apart(bitmaps, first)
-    start, end = window.intervals(numbers(elements, START)[rows], known.sizes[windows])
-    there = np.flatnonzero(start < end)
-    shown = pl.DataFrame(gather(elements, elements.columns, rows[there]))
-    return with_columns(shown, pl.Series(START, start[there]), pl.Series(END, end[there])), bits[there]
+    found = pl.DataFrame(gather(elements, elements.columns, rows))
+    start, end = window.shown(found, known.sizes[windows])
+    there = start < end
+    return only(with_columns(found, pl.Series(START, start), pl.Series(END, end)), there), bits[there]
 
 
 def _as_bytes(bitmaps: Bitmaps) -> pl.Series:

@@ -68,6 +68,15 @@ class Eddy:
         return wanted
 
 
+def passed_through(block: IndexedBlock, ranks: Sequence[Positions], bits: Bitmaps) -> Flags:
+    """Write the bits of rows into `bits` that go through all filters, one after the other; which rows have any."""
+    chunk = _Chunk(block, ranks, slice(0, len(bits)), bits, np.empty_like(bits))
+    for each in block.filters:
+        chunk.apply(each)
+    chunk.finish()
+    return any_bit(bits)
+
+
 class _Passage:
     """The way of chunks through one block: its filters by their places, and what is known of them."""
 

@@ -22,13 +22,14 @@ import numpy as np
 import polars as pl
 
 from millstream.kernel.batch import Batch
+from millstream.kernel.columns import is_small
 from millstream.kernel.distribution import Distribution, anywhere, same_columns
 from millstream.kernel.eddy.filters import EddyMemory
 from millstream.kernel.eddy.policies import policy as routing_policy
 from millstream.kernel.operator import NO_STATE, Operator, Progress, Segment, State
 from millstream.kernel.pending_errors import ERROR_QUERY, awaited, pending_of_queries
 from millstream.kernel.scalar.expressions import Expression
-from millstream.kernel.sharing.eddy import Eddy
+from millstream.kernel.sharing.eddy import Eddy, passed_through
 from millstream.kernel.sharing.index import Index, index_of
 from millstream.kernel.sharing.lineage import WORD_BITS, Bitmaps, any_bit, expand
 from millstream.kernel.sharing.parameters import QUERIES
@@ -97,14 +98,17 @@ class GroupedSelection(Operator):
         widest = max((block.members.size for block in index.blocks), default=1)
         selected = Selected(carried, widest, len(index.blocks), room)
         ranks = [axis.ranks(batch) for axis in index.axes]
-        eddy = Eddy(routing_policy(self.policy), EddyMemory(state.get(EDDY, ())))
+        policy = routing_policy(self.policy)
+        # A small batch has nothing to teach: what the eddy has learnt stays, and so does the order of filters.
+        is_known = EDDY in state and is_small(batch.height) and policy.is_steady
+        eddy = Eddy(policy, EddyMemory(() if is_known else state.get(EDDY, ())))
         for block in index.blocks:
             bits = selected.room(block.members.size)
-            wanted = eddy.route(block, ranks, bits)
+            wanted = passed_through(block, ranks, bits) if is_known else eddy.route(block, ranks, bits)
             for residual in block.residuals:
                 self._apply(residual, batch, bits, errors)
             selected.add(block.number, bits, any_bit(bits) if block.residuals else wanted)
-        return selected.frame(), {EDDY: eddy.memory.segments()}
+        return selected.frame(), {EDDY: state[EDDY] if is_known else eddy.memory.segments()}
 
     def index(self, table: tuple[Segment, ...]) -> Index:
         """Of the queries of a query table."""

@@ -37,6 +37,7 @@ _TABLE = 1 << 16  # the span of codes up to which a row's rank is looked up and 
 _ROWS = 1 << 15  # rows that are ranked together: what is computed on the way stays in the cache
 _MAP = 1 << 15  # cuts up to which the map from all cuts to those of a block is kept
 _SEARCH = 64  # a search costs as much as so many entries of a map
+_FEW_CUTS = 16  # to compare with so many costs less than to search among them
 _FEW = 64  # bitmaps more than a block needs, for the sake of a lookup without a map
 
 
@@ -78,6 +79,8 @@ class Axis:
         else:
             series = evaluate(batch, [attribute], ["value"]).to_series()
         values = comparable(series, attribute.type)
+        if self.cuts.size <= _FEW_CUTS and self.constants is None and _are_numbers(values):
+            return self._counted(values.to_numpy())
         if self._table is not None and self.constants is None and _are_numbers(values):
             least = self._least_number
             whole = values.to_numpy().astype(np.int64).clip(least, least + self._table.size - 1)
@@ -88,6 +91,23 @@ class Axis:
         if values.null_count():
             ranks[values.is_null().to_numpy()] = self.cuts.size + 1
         return ranks
+
+    @cached_property
+    def _numbers(self) -> list[int]:
+        """The whole numbers from which on there is one cut more at or below."""
+        found: list[int] = ticks_of_codes(self.cuts).tolist()
+        return found
+
+    def _counted(self, values: npt.NDArray[np.signedinteger]) -> Positions:
+        """Ranks of whole numbers, by comparing all of them with each cut."""
+        bounds = np.iinfo(values.dtype)
+        ranks = np.zeros(values.size, np.uint8)
+        for cut in self._numbers:
+            if cut <= bounds.min:
+                ranks += np.uint8(1)
+            elif cut <= bounds.max:
+                ranks += (values >= values.dtype.type(cut)).view(np.uint8)
+        return ranks.astype(np.intp)
 
     def _ranks(self, codes: Codes) -> Positions:
         table = self._table

@@ -194,6 +194,7 @@ class IndexedInput:
     def _wanted(self, signatures: Signatures) -> Flags:
         return wanted_together([(self, signatures)], len(self.filters))
 
+    @cached_property
     def classes(self) -> SignaturesByQueries:
         every = np.arange(self.count)
         found = [self.bits(block, every) for block in range(len(self.filters))]
@@ -268,6 +269,7 @@ class InputLineage:
         self._is_paired = sum(isinstance(own, IndexedInput) for own in inputs) > 1
         self._flags: dict[tuple[int, ...], Flags] = {}
         self._paired: SignatureClasses | None = None
+        self._looked_at = 0.0  # pairs, before there were classes
 
     def flags(self, source: int, rows: Segment) -> tuple[Flags | None, Signatures | None]:
         """Which rows of an input some query may want (None: all of them), and their signatures where pairs of rows are
@@ -370,13 +372,14 @@ class InputLineage:
         return None if classes is None else classes.candidates(probe, stored, source, looked_at)
 
     def _classes(self, looked_at: float) -> SignatureClasses | None:
-        """Of two inputs; made when so many pairs are looked at that it pays."""
+        """Of two inputs; made when so many pairs have been looked at that it pays."""
+        self._looked_at += looked_at
         if self._paired is None:
             inputs = [own for own in self.inputs if isinstance(own, IndexedInput)]
             if len(inputs) != 2 or any(own.count > _TABLE for own in inputs):
                 return None
-            own = [own.classes() for own in inputs]
-            if own[0].count * own[1].count > min(_FLAGS, _FLAGS_EACH * looked_at):
+            own = [own.classes for own in inputs]
+            if own[0].count * own[1].count > min(_FLAGS, _FLAGS_EACH * self._looked_at):
                 return None
             common = np.flatnonzero(own[0].queries.any(axis=0) & own[1].queries.any(axis=0))
             wants = own[0].queries[:, common], own[1].queries[:, common]

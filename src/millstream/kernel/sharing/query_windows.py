@@ -46,11 +46,24 @@ Numbers = npt.NDArray[np.int64]
 @dataclass(frozen=True)
 class SizedWindow:
     """A window whose sizes are parameters, by their places: RANGE or HOP and SLIDE, or TUMBLE; or ROWS, which says
-    itself when elements leave (`kernel.sharing.rows_of_queries`)."""
+    itself when elements leave (`kernel.sharing.rows_of_queries`). Of joined elements it is several windows, RANGE each:
+    rows have the instants of their elements in further columns."""
 
-    kind: OneOf["range", "tumble", "hop", "rows"]
+    kind: OneOf["range", "tumble", "hop", "rows", "joined"]
     half_open: bool
     sizes: tuple[int, ...]
+    instants: tuple[int, ...] = field(default=(), metadata={"fingerprint": "where given"})
+
+    def shown(self, rows: Batch, sizes: Numbers, first: int = 0) -> tuple[Ticks, Ticks]:
+        """When rows, whose columns begin at the first of those that are there, are in windows of the sizes of each."""
+        start = numbers(rows, START)
+        if not self.instants:
+            return self.intervals(start, sizes)
+        end = numbers(rows, END)
+        for place, column in enumerate(self.instants):
+            leaves = numbers(rows, value_column(first + column)) + sizes[:, place]
+            end = np.minimum(end, leaves if self.half_open else leaves + 1)
+        return start, end
 
     def intervals(self, t: Ticks, sizes: Numbers) -> tuple[Ticks, Ticks]:
         """Of elements of instants t, each in a window of the sizes in its row."""
@@ -162,7 +175,7 @@ class QueryWindows(Operator):
                 batch, windows = only(batch, windows >= 0), windows[windows >= 0]
         else:
             batch, windows = _by_window(batch, known)
-        start, end = self.window.intervals(numbers(batch, START), known.sizes[windows])
+        start, end = self.window.shown(batch, known.sizes[windows], first=int(self.expanded))
         return only(with_columns(batch, pl.Series(START, start), pl.Series(END, end)), start < end), NO_STATE
 
 

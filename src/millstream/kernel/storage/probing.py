@@ -15,6 +15,7 @@ from millstream.kernel.columns import is_small
 from millstream.kernel.keys import Codes, Positions, order_codes, order_ticks, physical
 from millstream.kernel.operator import Segment
 from millstream.kernel.scalar.expressions import Call, Cast, Column, Expression, Literal, conjuncts
+from millstream.kernel.step_limits import check_wanted, look_at_pairs
 from millstream.kernel.storage.directory import directory_of
 from millstream.kernel.storage.segments import codes_of, gather
 from millstream.types import INTEGER_BITS, INTEGERS, INTERVAL, TIMESTAMP, TIMESTAMP_NTZ
@@ -46,10 +47,12 @@ def pairs_of_runs(first: Positions, past: Positions) -> Iterator[Pairs]:
     ends = counts.cumsum()
     shift = first + counts - ends
     total = int(ends[-1]) if ends.size else 0
+    look_at_pairs(total)
     if 0 < total <= _CHUNK:
         yield rows.repeat(counts), np.arange(total) + shift.repeat(counts)
         return
     for low in range(0, total, _CHUNK):
+        check_wanted()
         high = min(low + _CHUNK, total)
         part = slice(int(ends.searchsorted(low, side="right")), int(ends.searchsorted(high)) + 1)
         # Only the first and the last run can reach over the chunk's bounds.

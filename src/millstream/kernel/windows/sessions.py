@@ -27,6 +27,7 @@ from millstream.kernel.columns import frame_of, only, stacked, take
 from millstream.kernel.distribution import Distribution, by_key, same_columns
 from millstream.kernel.keys import Positions, Ticks, first_of_equal
 from millstream.kernel.operator import Operator, Progress, State
+from millstream.kernel.storage.expiries import note_gone
 from millstream.kernel.storage.segments import numbers, released
 from millstream.kernel.windows.time import Sessions
 from millstream.types import Schema, to_polars
@@ -71,6 +72,7 @@ class SessionWindow(Operator):
         elements = take(elements, sessions.order)
         shown = self._shown(sessions, progress.low_before, progress.low)
         still = only(elements, sessions.over > progress.low)
+        note_gone([elements], 0, [still])
         return self._rows(elements, shown), {"pending": pending, **({_OPEN: (still,)} if still.height else {})}
 
     def _sessions(self, elements: Batch) -> _SessionsOfElements:

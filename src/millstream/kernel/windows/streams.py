@@ -21,6 +21,7 @@ from millstream.kernel.columns import frame_of, is_small, only, stacked, take, w
 from millstream.kernel.distribution import Distribution, anywhere, by_value, same_columns
 from millstream.kernel.keys import Ticks
 from millstream.kernel.operator import NO_STATE, Operator, Progress, State
+from millstream.kernel.storage.expiries import note_ended
 from millstream.kernel.storage.segments import numbers, released
 from millstream.kernel.storage.time_queue import is_due
 from millstream.types import Schema
@@ -52,6 +53,7 @@ class ChangeStream(Operator):
     def step(self, inputs: Sequence[Batch], state: State, progress: Progress) -> tuple[Batch, State]:
         arrived = changes(inputs[0], self.columns)
         due, pending = released(state.get("pending", ()), arrived, START, progress.low_before, progress.low)
+        note_ended([due])
         said = self._said(due)
         ends = pl.Series(END, numbers(said, START) + 1)
         before = [said.get_column(name) for name in (*self.columns, START)]

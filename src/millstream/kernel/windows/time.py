@@ -201,6 +201,22 @@ class Sessions:
 
 
 @dataclass(frozen=True)
+class RangeOn:
+    """[RANGE within ON column], separately for each value of the partition columns: the elements whose column is so
+    near to that of the latest one. `within` counts what the column's type is kept in: days, microseconds, last
+    digits."""
+
+    column: int
+    within: int | float
+    half_open: bool = False
+    partition: tuple[int, ...] = ()
+
+    def __str__(self) -> str:
+        by = f"PARTITION BY {', '.join(f'#{column}' for column in self.partition)} " if self.partition else ""
+        return f"[{by}RANGE {self.within} ON #{self.column}{' HALF OPEN' if self.half_open else ''}]"
+
+
+@dataclass(frozen=True)
 class UserWindow:
     """[name], which a function of a user's gives a meaning: from values and instants to intervals (`user_window`)."""
 
@@ -213,7 +229,7 @@ class UserWindow:
 
 
 TimeSpecification = Unbounded | Now | Range | Tumble | Hop | BeginEnd
-ElementSpecification = Rows | Sessions | UserWindow  # whose intervals do not follow from instants alone
+ElementSpecification = Rows | Sessions | RangeOn | UserWindow  # whose intervals do not follow from instants alone
 WindowSpecification = TimeSpecification | ElementSpecification
 
 

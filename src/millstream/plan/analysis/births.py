@@ -101,6 +101,7 @@ def _reason(node: lo.Node) -> tuple[str, str] | None:
             | lo.Bounds()
             | lo.Filter()
             | lo.Project()
+            | lo.Unnest()
             | lo.Distinct()
             | lo.Join()
             | ph.ManyJoin()

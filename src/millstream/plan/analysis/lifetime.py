@@ -14,6 +14,7 @@ from millstream.kernel.windows.time import (
     Hop,
     Now,
     Range,
+    RangeOn,
     Rows,
     Sessions,
     TimeSpecification,
@@ -56,6 +57,8 @@ def influence(plan: lo.Node, last: Mapping[str, int], covered: Covered = lambda 
                 return -1
             if isinstance(plan.window, UserWindow):
                 return INF  # nobody knows how long elements stay
+            if isinstance(plan.window, RangeOn):
+                return INF  # nobody knows when the column rises
             if isinstance(plan.window, Sessions):
                 return INF  # elements that are not there any more may have begun what goes on
             if isinstance(plan.window, Rows):
@@ -121,7 +124,9 @@ def lives_one_tick(plan: lo.Node) -> bool:
     match plan:
         case lo.Window():
             return isinstance(plan.window, Now)
-        case lo.Filter() | lo.Project() | lo.Distinct() | lo.Top() | lo.Over() | ph.Stamped() | ph.Shortened():
+        case lo.Filter() | lo.Project() | lo.Unnest() | lo.Distinct() | lo.Top() | lo.Over():
+            return lives_one_tick(plan.input)
+        case ph.Stamped() | ph.Shortened():
             return lives_one_tick(plan.input)
         case lo.Aggregate():
             return bool(plan.keys) and lives_one_tick(plan.input)

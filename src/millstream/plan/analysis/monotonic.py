@@ -20,7 +20,7 @@ def is_monotonic(plan: lo.Node) -> bool:
             return isinstance(plan.window, Unbounded) or (
                 isinstance(plan.window, BeginEnd) and plan.window.is_monotonic
             )
-        case lo.Filter() | lo.Project() | lo.Distinct():
+        case lo.Filter() | lo.Project() | lo.Unnest() | lo.Distinct():
             return is_monotonic(plan.input)
         case ph.Selection() | ph.CellSelection() | ph.Expand() | ph.Constants():
             return is_monotonic(plan.input)

@@ -34,7 +34,7 @@ def pattern_of(plan: lo.Node) -> Pattern:
     match plan:
         case lo.Window():
             return _of_window(plan)
-        case lo.Filter() | lo.Project() | ph.Stamped() | ph.Matches():
+        case lo.Filter() | lo.Project() | lo.Unnest() | ph.Stamped() | ph.Matches():
             return pattern_of(plan.input)
         case ph.CellSelection() if plan.window is not None:
             return _at_least_weak(plan.input)

@@ -31,8 +31,10 @@ from millstream.kernel.relational import linear
 from millstream.kernel.relational.change_log import ChangeLog
 from millstream.kernel.relational.compacted_cells import CompactedCellAggregate
 from millstream.kernel.relational.failures import Checked, Failing, Failures
+from millstream.kernel.relational.keyed_change_log import KeyedChangeLog
 from millstream.kernel.relational.multiplicity import DirectMultiplicity, DistinctStar, Multiplicity, SetOperation
 from millstream.kernel.relational.runs import CountedRuns, ForetoldRuns
+from millstream.kernel.relational.unnest import Unnest
 from millstream.kernel.scalar.evaluate import can_fail
 from millstream.kernel.scalar.expressions import Column, Expression, Reported, conjunction, conjuncts
 from millstream.kernel.sharing.cells import CELL, CellSelection
@@ -148,6 +150,9 @@ class Lowering(WindowLowering):
                 return self._generated(node, self._step(node, linear.Values(node.schema, values), CLOCK))
             case lo.Filter() | lo.Project():
                 return self._computed(once_possible(node) if isinstance(node, lo.Filter) else node)
+            case lo.Unnest():
+                unnest = Unnest(node.schema, position=node.position, outer=node.outer)
+                return self._step(node, unnest, self.lower(node.input))
             case lo.Failing():
                 return self._failing(node, node.input.schema, node.expressions, node.where, self.lower(node.input))
             case lo.Checked():
@@ -314,7 +319,8 @@ class Lowering(WindowLowering):
     def _change_log(self, node: lo.TableScan) -> str:
         if node.log is None:
             raise AssertionError(f"{node.name} has no feed")
-        operator = ChangeLog(node.schema, node.log.key, malformed=node.log.malformed)
+        kept = KeyedChangeLog if node.log.enforced else ChangeLog
+        operator = kept(node.schema, node.log.key, malformed=node.log.malformed)
         return self._marked(self._step(node, operator, node.log.feed), not node.log.malformed)
 
     def _distinct(self, node: lo.Distinct) -> str:

@@ -11,8 +11,18 @@ from millstream.kernel.windows.elements import Elements
 from millstream.kernel.windows.rows import RowsWindow
 from millstream.kernel.windows.sessions import SessionWindow
 from millstream.kernel.windows.streams import ChangeStream, EverySlide
-from millstream.kernel.windows.time import NegativeTimeWindow, Now, Rows, Sessions, TimeWindow, Unbounded, UserWindow
+from millstream.kernel.windows.time import (
+    NegativeTimeWindow,
+    Now,
+    RangeOn,
+    Rows,
+    Sessions,
+    TimeWindow,
+    Unbounded,
+    UserWindow,
+)
 from millstream.kernel.windows.user_window import DefinedWindow
+from millstream.kernel.windows.values import ValueWindow
 from millstream.plan import nodes as lo
 from millstream.plan.algebra.imposed_windows import is_base
 from millstream.plan.analysis.time_order import slides
@@ -66,6 +76,9 @@ class WindowLowering(ABC):
             edge = self.lower(node.input) if is_base(node.input) else self._elements(node.input)
             sessions = SessionWindow(node.schema, window, born=self._born)
             return self._marked(self._step(node, sessions, edge), not window.complete)
+        if isinstance(window, RangeOn):
+            edge = self.lower(node.input) if is_base(node.input) else self._elements(node.input)
+            return self._marked(self._step(node, ValueWindow(node.schema, window, born=self._born), edge), True)
         if isinstance(window, UserWindow):
             edge = self._elements(node.input) if self._has_runs(node.input) else self.lower(node.input)
             return self._step(node, DefinedWindow(node.schema, window, born=self._born), edge)

@@ -10,7 +10,7 @@ from millstream.plan.nodes.failures import Checked, Failing
 from millstream.plan.nodes.joins import AsofJoin, Join, JoinKind
 from millstream.plan.nodes.node import Kind, Node, Unary
 from millstream.plan.nodes.ordering import Over, Top
-from millstream.plan.nodes.rows import Distinct, Filter, Project, ProjectRole, SetKind, SetOperation
+from millstream.plan.nodes.rows import Distinct, Filter, Project, ProjectRole, SetKind, SetOperation, Unnest
 from millstream.plan.nodes.sources import (
     ChangeSource,
     OneRow,
@@ -52,6 +52,7 @@ __all__ = [
     "TableScan",
     "Top",
     "Unary",
+    "Unnest",
     "UserDefinition",
     "Values",
     "Window",

@@ -8,7 +8,7 @@ from typing import Literal as OneOf
 
 from millstream.kernel.scalar.expressions import Expression
 from millstream.plan.nodes.node import Node, Unary, check, check_columns
-from millstream.types import BOOLEAN, Field, Schema
+from millstream.types import BOOLEAN, INT, NULL, Field, Schema
 
 SetKind = OneOf["union all", "union", "intersect all", "intersect", "except all", "except"]
 ProjectRole = OneOf["", "within", "existence", "domain"]
@@ -52,6 +52,25 @@ class Project(Unary):
     @cached_property  # whatever is built above asks for it
     def schema(self) -> Schema:
         return tuple(Field(name, e.type) for name, e in zip(self.names, self.expressions, strict=True))
+
+
+@dataclass(frozen=True)
+class Unnest(Unary):
+    """The rows of the input, once for each element of the list in their last column: it stands in the list's place.
+    Its number in the list, from 0 on, may come behind; `outer` keeps rows without elements, with NULL."""
+
+    position: bool = False
+    outer: bool = False
+
+    def __post_init__(self) -> None:
+        check(self.input.kind == "relation", "a stream is unnested")
+        check(self.input.schema[-1].type.is_list, "what is unnested is no list")
+
+    @cached_property
+    def schema(self) -> Schema:
+        *own, listed = self.input.schema
+        number = (Field("pos", INT),) if self.position else ()
+        return (*own, Field(listed.name, listed.type.element or NULL), *number)
 
 
 @dataclass(frozen=True)

@@ -25,17 +25,24 @@ class StreamScan(Node):
         return "stream"
 
     @property
+    def feed(self) -> str:
+        """The source whose rows it is made of."""
+        return self.name
+
+    @property
     def schema(self) -> Schema:
         return self.columns
 
 
 @dataclass(frozen=True)
 class ChangeSource:
-    """The feed of a CHANGES BY table and its key; `malformed` stands for the changes that could not be applied."""
+    """The feed of a CHANGES BY table and its key; `malformed` stands for the changes that could not be applied. Where
+    the key is enforced, changes that would give it a second row are among those."""
 
     feed: str
     key: tuple[int, ...]
     malformed: bool = False
+    enforced: bool = field(default=False, metadata={"fingerprint": "where given"})
 
 
 @dataclass(frozen=True)
@@ -47,6 +54,11 @@ class TableScan(Node):
     title: str = field(compare=False)
     nature: TableNature = ""
     log: ChangeSource | None = None
+
+    @property
+    def feed(self) -> str:
+        """The source whose rows it is made of."""
+        return self.name if self.log is None else self.log.feed
 
     @property
     def schema(self) -> Schema:

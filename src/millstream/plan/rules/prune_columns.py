@@ -45,6 +45,8 @@ def _prune(node: lo.Node, needed: set[int], kept: KeptByPlan) -> tuple[lo.Node, 
             return _prune_aggregate(node, needed, kept)
         case lo.Bounds():
             return _prune_bounds(node, needed, kept)
+        case lo.Unnest():
+            return _prune_unnest(node, needed, kept)
         case lo.Over():
             return _prune_over(node, needed, kept)
         case lo.Failing():
@@ -109,6 +111,19 @@ def _prune_bounds(node: lo.Bounds, needed: set[int], kept: KeptByPlan) -> tuple[
     child, positions = _narrow(node.input, read, kept)
     bounds = {width + place: len(child.schema) + place for place in range(len(node.schema) - width)}
     return replace(node, input=child), positions | bounds
+
+
+def _prune_unnest(node: lo.Unnest, needed: set[int], kept: KeptByPlan) -> tuple[lo.Node, NewPositions]:
+    """The list stays last; places that nobody reads are left out."""
+    last = len(node.input.schema) - 1
+    chosen = [*sorted(index for index in needed if index < last), last]
+    pruned, positions = _prune(node.input, set(chosen), kept)
+    below = pruned
+    if len(pruned.schema) != len(chosen) or any(positions[old] != new for new, old in enumerate(chosen)):
+        below = _narrowed(pruned, positions, chosen, node.input)
+    unnested = lo.Unnest(below, node.position and last + 1 in needed, node.outer)
+    places = {old: new for new, old in enumerate(chosen)}
+    return unnested, places | ({last + 1: len(chosen)} if unnested.position else {})
 
 
 def _prune_over(node: lo.Over, needed: set[int], kept: KeptByPlan) -> tuple[lo.Node, NewPositions]:

@@ -1,0 +1,116 @@
+"""What one step of an operator may take, and whether anybody still wants what it makes.
+
+    value_bytes     of one value                     join_pairs   pairs of rows that a join looks at in one step
+    column_bytes    of the texts that a function     join_rows    rows that it makes of them
+                    makes for one batch
+
+All of these are counted before the memory is taken, so that they end a step at the same place wherever it is run. A
+step of which too much is asked fails alone. Work that nobody waits for any more ends between two steps, and between two
+chunks of the pairs of a join.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+
+from millstream.errors import EvaluationError
+
+
+@dataclass(frozen=True)
+class StepLimits:
+    value_bytes: int = 16 << 20
+    column_bytes: int = 1 << 30
+    join_pairs: int = 1_000_000_000
+    join_rows: int = 50_000_000
+
+
+class StepMeter:
+    """What the step that a thread is at has taken so far."""
+
+    __slots__ = ("limits", "pairs", "rows")
+
+    def __init__(self, limits: StepLimits) -> None:
+        self.limits = limits
+        self.pairs = self.rows = 0
+
+
+_limits: ContextVar[StepLimits] = ContextVar("step_limits", default=StepLimits())  # noqa: B039 - it is frozen
+_meter: ContextVar[StepMeter | None] = ContextVar("step_meter", default=None)
+_check: ContextVar[Callable[[], None] | None] = ContextVar("check_wanted", default=None)
+
+
+def step_limits() -> StepLimits:
+    """What holds for the steps that this thread runs."""
+    return _limits.get()
+
+
+@contextmanager
+def limited(limits: StepLimits) -> Iterator[None]:
+    """What this thread runs within the block keeps to limits."""
+    before = _limits.set(limits)
+    try:
+        yield
+    finally:
+        _limits.reset(before)
+
+
+@contextmanager
+def wanted_while(check: Callable[[], None]) -> Iterator[None]:
+    """What this thread runs within the block is ended by what `check` raises, once it does."""
+    before = _check.set(check)
+    try:
+        yield
+    finally:
+        _check.reset(before)
+
+
+def begin_step() -> None:
+    """A step begins: nothing is counted yet."""
+    check_wanted()
+    _meter.set(StepMeter(_limits.get()))
+
+
+def check_wanted() -> None:
+    """Raise where nobody wants what this thread computes any more."""
+    check = _check.get()
+    if check is not None:
+        check()
+
+
+def look_at_pairs(count: int) -> None:
+    """A join is about to look at so many pairs of rows."""
+    meter = _meter.get()
+    if meter is None:
+        return
+    meter.pairs += count
+    if meter.pairs > meter.limits.join_pairs:
+        raise EvaluationError(
+            f"a join of {meter.pairs:,} pairs of rows at once is more than the {meter.limits.join_pairs:,} allowed",
+            hint="join by equal columns, filter first or shorten the windows, or raise max_join_pairs",
+        )
+
+
+def make_rows(count: int) -> None:
+    """A join makes so many rows."""
+    meter = _meter.get()
+    if meter is None:
+        return
+    meter.rows += count
+    if meter.rows > meter.limits.join_rows:
+        raise EvaluationError(
+            f"a join that makes more than {meter.limits.join_rows:,} rows at once",
+            hint="join by more columns, filter first or shorten the windows, or raise max_join_rows",
+        )
+
+
+def check_column(size: int, limits: StepLimits) -> None:
+    """Refuse to make texts of so many bytes for one batch. Polars computes in threads of its own: the limits are those
+    of the thread that asks."""
+    if size > limits.column_bytes:
+        raise EvaluationError(
+            f"texts of {size:,} bytes in one column at once are more than the {limits.column_bytes:,} allowed",
+            hint="make shorter texts, or of fewer rows at a time, or raise max_column_bytes",
+        )

@@ -1,1 +1,0 @@
-import{z as e}from"./index.js";var t=110,n=24;function r({values:r,label:i}){if(r.length<2)return null;let a=Math.max(...r,1e-9),o=t/(r.length-1),s=r.map((e,t)=>`${(t*o).toFixed(1)},${(22-e/a*20).toFixed(1)}`);return e(`svg`,{class:`spark`,width:t,height:n,role:`img`,"aria-label":i,children:e(`polyline`,{points:s.join(` `)})})}export{r as t};

@@ -1,0 +1,148 @@
+"""Queries that began with plans of their own come to their group between epochs, once it is there."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import millstream as ms
+from millstream.engine.admitter import Admitter
+from millstream.queries import sharing_choice
+
+STREAMS = """
+    CREATE STREAM s (u INT, v INT) TIMESTAMP BY ts;
+    CREATE STREAM t (u INT, w INT) TIMESTAMP BY ts
+"""
+TEXTS = [
+    "SELECT u, count(*) AS n, sum(v) AS v FROM s [RANGE 20] WHERE v > {c} GROUP BY u",
+    "SELECT u, v FROM s [RANGE 20] WHERE v > {c}",
+    "SELECT ISTREAM(u) FROM s [ROWS 5] WHERE v > {c}",
+    "SELECT s.v, t.w FROM s [RANGE 9], t [RANGE 9] WHERE s.u = t.u AND s.v > {c}",
+    "SELECT s.u, max(t.w) AS m FROM s [RANGE 9], t [RANGE 9] WHERE s.u = t.u AND t.w > {c} GROUP BY s.u",
+    "SELECT u FROM s [RANGE 9] WHERE v > {c} EXCEPT ALL SELECT u FROM t [RANGE 1] WHERE w > {c}",
+]
+
+
+@pytest.fixture(autouse=True)
+def few_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sharing_choice, "ENOUGH_TO_SHARE", 2)
+
+
+def feed(db: ms.Database, first: int, last: int) -> None:
+    for ts in range(first, last, 5):
+        db.insert("s", [(n % 3, (n * 7) % 11, n) for n in range(ts, ts + 5)])
+        db.insert("t", [(n % 3, (n * 5) % 11, n) for n in range(ts, ts + 5)])
+    db.advance(to=last)
+
+
+def gathered(db: ms.Database) -> int:
+    replanning = db._queries.replanning
+    return sum(replanning.gather(group) for group in [*db.engine.groups])
+
+
+def answers(query: ms.Query) -> list[Any]:
+    return _answers(query, (0, 7, 20, 33, 40))
+
+
+def answers_so_far(query: ms.Query) -> list[Any]:
+    return _answers(query, (0, 7, 20, 30))
+
+
+def _answers(query: ms.Query, at: tuple[int, ...]) -> list[Any]:
+    instants = at if query.kind == "relation" else (None,)
+    found = [sorted(map(str, query.result(at).to_pylist())) for at in instants]
+    return [*found, sorted(map(str, query.changes().to_pylist()))]
+
+
+@pytest.mark.parametrize("shards", [1, 3])
+@pytest.mark.parametrize("text", TEXTS)
+def test_they_come_between_epochs_with_the_same_answers(text: str, shards: int, tmp_path: Path) -> None:
+    with ms.connect(tmp_path, engine="inprocess") as db:
+        db.execute(f"SET shards = {shards}; SET replan = 'off'; {STREAMS}")
+        own = [db.register(text.format(c=0), name="own0")]
+        feed(db, 0, 10)
+        own.append(db.register(text.format(c=1), name="own1"))
+        feed(db, 10, 20)
+        others = [db.register(text.format(c=c), name=f"other{c}") for c in range(2, 6)]
+        feed(db, 20, 30)
+        assert others[-1].number is not None
+        apart = [query for query in own if query.number is None]
+        assert apart
+        followed = apart[0].follow(timeout=0.01)
+        before = [row for table in followed for row in table.to_pylist()]
+        assert gathered(db) == len(apart)
+        assert {query.edge for query in own} == {others[-1].edge}
+        assert "replan: moved since epoch" in apart[0].explain()
+        feed(db, 30, 40)
+        known = {query.name: answers(query) for query in db.queries()}
+        after = [row for table in apart[0].follow(before[-1]["_ts"], timeout=0.01) for row in table.to_pylist()]
+        assert sorted(map(str, before + after)) == known[apart[0].name][-1]
+    with ms.connect(tmp_path, engine="inprocess") as db:
+        assert {query.name: answers(query) for query in db.queries()} == known
+        db.execute("SET sharing = 'off'")
+        for query in [*db.queries()]:
+            assert answers(db.register(query.cql)) == known[query.name]
+
+
+def test_epochs_bring_them() -> None:
+    with ms.connect(engine="inprocess") as db:
+        db.execute(STREAMS)
+        db._queries.replanning.least_rows = 1
+        own = [db.register(TEXTS[0].format(c=c)) for c in range(2)]
+        feed(db, 0, 20)
+        others = [db.register(TEXTS[0].format(c=c)) for c in range(2, 6)]
+        feed(db, 20, 30)
+        until = time.monotonic() + 60
+        while any(query.number is None for query in (*own, *others)) and time.monotonic() < until:
+            feed(db, 30, 31)
+            time.sleep(0.02)
+        assert {query.edge for query in own} == {others[-1].edge}
+
+
+def test_those_stay_whose_past_is_not_kept() -> None:
+    with ms.connect(engine="inprocess") as db:
+        db.execute(f"SET replan = 'off'; {STREAMS.replace('TIMESTAMP BY ts', 'TIMESTAMP BY ts RETAIN 5')}")
+        own = [db.register(TEXTS[0].format(c=c)) for c in range(2)]
+        feed(db, 0, 30)
+        for c in range(2, 6):
+            db.register(TEXTS[0].format(c=c))
+        feed(db, 30, 40)
+        assert gathered(db) == 0
+        assert all(query.number is None for query in own)
+
+
+@pytest.mark.parametrize("step", ["gather", "admit", "hide"])
+def test_what_fails_on_the_way_takes_nothing(step: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with ms.connect(tmp_path, engine="inprocess") as db:
+        db.execute(f"SET replan = 'off'; {STREAMS}")
+        for c in range(2):
+            db.register(TEXTS[0].format(c=c), name=f"own{c}")
+        feed(db, 0, 20)
+        for c in range(2, 6):
+            db.register(TEXTS[0].format(c=c), name=f"other{c}")
+        feed(db, 20, 30)
+
+        usual = Admitter.hide
+
+        def full(admitter: Admitter, *given: Any) -> None:
+            if step == "hide" and not given[0]:  # what comes, comes by the same call
+                usual(admitter, *given)
+            else:
+                raise OSError(28, "no space left on device")
+
+        with monkeypatch.context() as patching:
+            patching.setattr(Admitter, step, full)
+            with pytest.raises(OSError, match="no space"):
+                gathered(db)
+        if step != "gather":
+            assert db.query("own0").number is not None
+        known = {query.name: answers_so_far(query) for query in db.queries()}
+    with ms.connect(tmp_path, engine="inprocess") as db:
+        assert {query.name: answers_so_far(query) for query in db.queries()} == known
+        feed(db, 30, 40)
+        db.execute("SET sharing = 'off'")
+        for query in [*db.queries()]:
+            assert answers(db.register(query.cql)) == answers(query)
