@@ -30,7 +30,7 @@ from millstream.queries.planner import Planner
 from millstream.queries.registry import check_query_name
 from millstream.queries.results import results
 from millstream.queries.standing import StandingQueries
-from millstream.queries.states import not_running
+from millstream.queries.states import not_running, tell_put_aside
 from millstream.query import Query, QueryContext, Template
 from millstream.settings import Settings
 from millstream.statements.executor import Executor
@@ -83,6 +83,7 @@ class Database(EngineFacade):
         self.engine.commits.commit_pending()
         self.engine.backfills.on_published = self._flush_in_background
         self.engine.backfills.start()
+        self.engine.on_epoch += [lambda report: tell_put_aside(self.engine, self._queries.registry)]
         self.engine.on_epoch += [self._queries.replanning.notice, self.system.epoch]
         self._queries.registry.on_change, self.sinks.on_delivery = self.system.queries, self.system.delivery
         self.system.states = lambda: not_running(self.engine, [*self._queries.registry])
@@ -281,6 +282,7 @@ class Database(EngineFacade):
 
     def _flush_in_background(self) -> None:
         """Serve the sinks in the thread that works through the past."""
+        tell_put_aside(self.engine, self._queries.registry)
         if not self.life.is_closing:
             with self.life:
                 self.sinks.flush()
