@@ -20,8 +20,9 @@ _SERVE = [sys.executable, "-c", "from millstream.cli import app; app()", "serve"
 class Supervised:
     """A service in a process of its own, at one port from its first start on."""
 
-    def __init__(self, directory: Path, *options: str, log: Path | None = None) -> None:
-        self._directory, self._options, self.log = directory, options, log or directory.with_suffix(".log")
+    def __init__(self, directory: Path, *options: str, **environment: str) -> None:
+        self._directory, self._options, self.log = directory, options, directory.with_suffix(".log")
+        self._environment = environment
         self.port, self.starts = 0, 0
         self._is_over, self._lock = False, threading.Lock()
         self.process = self._started()
@@ -39,7 +40,7 @@ class Supervised:
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
-                env={**os.environ, "PYTHONFAULTHANDLER": ""},
+                env={**os.environ, **self._environment},
             )
         assert process.stdout is not None
         with process.stdout as said:  # it says nothing more than this
@@ -83,8 +84,8 @@ class Supervised:
 
 
 @contextmanager
-def supervised(directory: Path, *options: str) -> Iterator[Supervised]:
-    service = Supervised(directory, *options)
+def supervised(directory: Path, *options: str, **environment: str) -> Iterator[Supervised]:
+    service = Supervised(directory, *options, **environment)
     try:
         assert service.starts, service.said()
         yield service

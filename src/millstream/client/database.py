@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from millstream.client.answers import instant_to
 from millstream.client.http import ServiceClient
+from millstream.client.keys import CountingKeys
 from millstream.client.query import RemoteQuery
 from millstream.client.records import json_rows
 from millstream.client.result import RemoteResult
@@ -48,7 +49,7 @@ class RemoteDatabase:
     """Streams, tables, views and standing queries of a service."""
 
     def __init__(self, url: str, token: str | None = None) -> None:
-        self._service = ServiceClient(url, token)
+        self._service, self._keys = ServiceClient(url, token), CountingKeys()
         try:
             self._service.get("/v1/queries", limit=0)  # so that a wrong address or token is told now
         except Error:
@@ -151,10 +152,11 @@ class RemoteDatabase:
         found = self._service.post("/v1/explain", {"cql": cql, "format": "json"}).json()
         return PlanView(found["text"], json.loads(found["plan"]), measured=False)
 
-    def insert(self, name: str, rows: Any) -> InsertResult:
+    def insert(self, name: str, rows: Any, key: str | None = None) -> InsertResult:
         """Add rows to a stream, or changes to a table declared CHANGES BY. All of them or none.
 
-        Rows are tuples, dicts, or a pyarrow, polars or pandas table. Tables travel as Arrow.
+        Rows are tuples, dicts, or a pyarrow, polars or pandas table. Tables travel as Arrow. After a lost connection
+        they are sent again, with a key by which they count once; give one to send them again from another process.
         """
         table = as_arrow(rows)
         if table is not None:
@@ -162,7 +164,8 @@ class RemoteDatabase:
         else:
             body, kind = json_rows(name, rows), RowFormat.JSON
         path = f"/v1/streams/{quote(name, safe='')}/rows"
-        return InsertResult(**self._service.post(path, body=body, kind=kind).json())
+        with self._keys.next(key) as own:
+            return InsertResult(**self._service.insert(path, body, kind, own).json())
 
     def advance(self, name: str | None = None, *, to: Any) -> None:
         """A heartbeat: no element at or before `to` comes any more, on one stream or on all."""

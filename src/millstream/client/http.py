@@ -20,7 +20,17 @@ from millstream.wire.errors import error_of
 from millstream.wire.media import RowFormat
 
 _TIMEOUT = 120.0  # seconds without a byte: longer than a service takes by default
+KEY = "Idempotency-Key"
+_FIRST_WAIT, _LONGEST_WAIT = 0.1, 2.0  # seconds before rows are sent again
 _PATIENCE = 60.0  # seconds that requests wait when a service asks for fewer of them
+
+
+class ConnectionLost(ServiceError):
+    """A service that cannot be reached, or not any more; whether it may have seen the request."""
+
+    def __init__(self, primary: str, *, detail: str, hint: str, was_sent: bool) -> None:
+        super().__init__(primary, detail=detail, hint=hint)
+        self.was_sent = was_sent
 
 
 @dataclass(frozen=True)
@@ -63,6 +73,20 @@ class ServiceClient:
     ) -> HttpAnswer:  # fmt: skip
         return self.ask("POST", path, {}, json.dumps(content).encode() if body is None else body, kind, accept)
 
+    def insert(self, path: str, body: bytes, kind: RowFormat, key: str) -> HttpAnswer:
+        """Send rows, and send them again as long as a connection is lost: by their key they count once. Where the first
+        cannot even be made, nobody has seen them."""
+        begun, wait = time.monotonic(), _FIRST_WAIT
+        while True:
+            try:
+                return self.ask("POST", path, {}, body, kind, more={KEY: key})
+            except ConnectionLost as error:
+                is_first = wait == _FIRST_WAIT
+                if (is_first and not error.was_sent) or time.monotonic() + wait > begun + _PATIENCE:
+                    raise
+            time.sleep(wait)
+            wait = min(2 * wait, _LONGEST_WAIT)
+
     def ask(
         self,
         method: str,
@@ -71,9 +95,10 @@ class ServiceClient:
         body: bytes | None = None,
         kind: RowFormat = RowFormat.JSON,
         accept: RowFormat = RowFormat.JSON,
+        more: Mapping[str, str] | None = None,
     ) -> HttpAnswer:
         """The answer; what the service says is wrong is raised."""
-        headers = {"Accept": str(accept), **({"Content-Type": str(kind)} if body is not None else {})}
+        headers = {"Accept": str(accept), **({"Content-Type": str(kind)} if body is not None else {}), **(more or {})}
         deadline = time.monotonic() + _PATIENCE
         while True:
             with self._response(method, path, parameters, body, headers) as response:
@@ -105,10 +130,11 @@ class ServiceClient:
             yield response
         except (OSError, http.client.HTTPException) as error:
             connection.close()
-            raise ServiceError(
+            raise ConnectionLost(
                 f"the service at {self.url} cannot be reached",
                 detail=str(error) or type(error).__name__,
                 hint="is it running, and is the address right?",
+                was_sent=not isinstance(error, ConnectionRefusedError | socket.gaierror | ssl.SSLError),
             ) from None
         except BaseException:
             connection.close()

@@ -31,6 +31,7 @@ AsgiSend = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 App = Callable[[AsgiScope, Receive, AsgiSend], Awaitable[None]]
 
 _AUTHORITY = re.compile(r"(?:\[(?P<address>[0-9a-f:.]+)\]|(?P<name>[a-z0-9._-]{1,255}))(?::(?P<port>[0-9]{1,5}))?")
+_ROWS = re.compile(r"/v1/streams/.+/rows", re.DOTALL)
 _ANY = 1 << 62
 _OPEN = ("/healthz",)  # to whom has no token
 _PATIENCE = 20.0  # seconds before it counts how fast a body comes
@@ -87,6 +88,7 @@ class RequestGate:
     def _admit(self, scope: AsgiScope) -> Budget:
         headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
         self._check_origin(headers)
+        self._check_key(scope, headers)
         address, budget = (scope.get("client") or ("",))[0], Budget()
         if self._tokens is None:
             scope["role"], scope["caller"] = Role.ADMIN, address
@@ -107,6 +109,16 @@ class RequestGate:
             budget = token.budget
         self._check_rate(scope["caller"])
         return budget
+
+    def _check_key(self, scope: AsgiScope, headers: dict[bytes, str]) -> None:
+        """Nobody may take a statement for one that counts once."""
+        if b"idempotency-key" in headers and not _ROWS.fullmatch(scope["path"]):
+            raise RequestRefused(
+                400,
+                InputError(
+                    "an Idempotency-Key is for rows", hint="send rows to /v1/streams/{name}/rows, or leave it out"
+                ),
+            )
 
     def _check_origin(self, headers: dict[bytes, str]) -> None:
         host, given = _authority(headers.get(b"host", ""), "Host")

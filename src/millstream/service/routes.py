@@ -41,6 +41,9 @@ from millstream.wire.rows import columns_of, encode
 from millstream.wire.values import instant_of
 
 At = Annotated[str | None, Query(description="An instant: a number of ticks, or a timestamp's text.", max_length=64)]
+Key = Annotated[
+    str | None, Header(description="Rows sent again with the same key within 24 hours count once.", max_length=200)
+]
 Download = Annotated[
     FileFormat | None, Query(alias="format", description="As a file to be kept; otherwise Accept names the format.")
 ]
@@ -369,7 +372,7 @@ def _inputs(service: DatabaseService) -> APIRouter:
         dependencies=[needs(Role.WRITE)],
         openapi_extra=_BODY,
     )
-    async def insert(request: Request, name: str) -> Response:
+    async def insert(request: Request, name: str, idempotency_key: Key = None) -> Response:
         body, budget = await request.body(), current_caller().budget
 
         def work() -> Response:
@@ -381,7 +384,7 @@ def _inputs(service: DatabaseService) -> APIRouter:
             stream = target if isinstance(target, StreamDefinition) else target.feed
             limits = service.limits.body.within(budget.rows, budget.bytes)
             pieces = pieces_of(body, form, stream.input_columns, stream.name, limits)
-            done = database.insert_pieces(name, pieces, limits.check)
+            done = database.insert_pieces(name, pieces, limits.check, idempotency_key)
             return as_json({"accepted": done.accepted, "late": done.late})
 
         return await service.write(f"insert into {name}", work)
