@@ -169,7 +169,7 @@ def test_only_questions_are_sent_again_when_a_kept_connection_ends(method: str, 
 
 def test_rows_are_sent_again_with_their_key() -> None:
     taken: Reply = (200, {}, b'{"accepted": 1, "late": 0}')
-    with connected(FINE, CUT, CUT, taken, CUT, taken) as (server, db):
+    with connected(CUT, CUT, taken, CUT, taken) as (server, db):
         assert db.insert("s", [(1, 1)]).accepted == 1
         assert db.insert("s", [(1, 1)], key="mine").accepted == 1
         first, second, third, *own = server.keys[-5:]
