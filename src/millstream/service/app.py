@@ -17,6 +17,7 @@ from millstream.database import Database
 from millstream.errors import Error, InputError, NameError
 from millstream.service import documents as doc
 from millstream.service.answers import NotThere, as_json, error_response
+from millstream.service.audit import AuditLog
 from millstream.service.backups import backup_routes
 from millstream.service.events import Follows
 from millstream.service.gate import RequestGate, RequestRefused
@@ -42,6 +43,7 @@ def create_app(
     tokens: Tokens | None = None,
     limits: ServiceLimits | None = None,
     sources: SourceReader,
+    audit: AuditLog | None = None,
 ) -> FastAPI:
     """An app that serves a database; without tokens everybody who reaches it may do everything."""
     limits = limits or ServiceLimits()
@@ -67,7 +69,7 @@ def create_app(
         redoc_url=None,
         responses=responses,
     )
-    service = DatabaseService(database, limits, sources)
+    service = DatabaseService(database, limits, sources, audit)
     app.state.service = service
     _handle_errors(app)
     _count_requests(app, service)

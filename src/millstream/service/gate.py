@@ -22,7 +22,8 @@ from millstream.errors import AccessError, Error, InputError, LimitError
 from millstream.service.callers import Budget, Caller, set_caller
 from millstream.service.limits import Rates, ServiceLimits
 from millstream.service.static_files import is_static
-from millstream.service.tokens import Role, Tokens, role_of
+from millstream.service.tokens import Role, Tokens, granted
+from millstream.service.writable import WritableNames
 from millstream.wire.errors import document
 
 AsgiScope = MutableMapping[str, Any]
@@ -76,20 +77,22 @@ class RequestGate:
             await self._app(scope, receive, send)
             return
         try:
-            budget = self._admit(scope)
+            budget, writable = self._admit(scope)
             scope["budget"] = budget
-            set_caller(Caller(scope["caller"], f"{scope['method']} {scope['path']}", budget, receive))
+            address = (scope.get("client") or ("",))[0]
+            path = f"{scope['method']} {scope['path']}"
+            set_caller(Caller(scope["caller"], path, budget, receive, writable, address))
             await self._app(scope, self._counted(scope, receive), send)
         except RequestRefused as refusal:
             self._refused()
             await _read_away(scope, receive)
             await answer_refused(send, refusal)
 
-    def _admit(self, scope: AsgiScope) -> Budget:
+    def _admit(self, scope: AsgiScope) -> tuple[Budget, WritableNames]:
         headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
         self._check_origin(headers)
         self._check_key(scope, headers)
-        address, budget = (scope.get("client") or ("",))[0], Budget()
+        address, budget, writable = (scope.get("client") or ("",))[0], Budget(), WritableNames()
         if self._tokens is None:
             scope["role"], scope["caller"] = Role.ADMIN, address
         elif scope["path"] in _OPEN or is_static(scope["path"]):
@@ -97,18 +100,19 @@ class RequestGate:
         else:
             kind, _, secret = headers.get(b"authorization", "").partition(" ")
             token = self._tokens.find(secret.strip()) if kind.lower() == "bearer" else None
-            if token is None:
+            if token is None or token.has_expired():
                 self._check_rate(address)  # so that nobody tries many
                 said = "an unknown token" if secret else "no token"
+                said = said if token is None else f"the token {token.name} has expired"
                 raise RequestRefused(
                     401,
                     AccessError(said, hint='send one as "Authorization: Bearer ...", made by `millstream token add`'),
                     ((b"www-authenticate", b"Bearer"),),
                 )
-            scope["role"], scope["caller"] = role_of(token.role), f"token {token.name}"
+            (scope["role"], writable), scope["caller"] = granted(token.role), f"token {token.name}"
             budget = token.budget
         self._check_rate(scope["caller"])
-        return budget
+        return budget, writable
 
     def _check_key(self, scope: AsgiScope, headers: dict[bytes, str]) -> None:
         """Nobody may take a statement for one that counts once."""
