@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from millstream.database import Database
     from millstream.ingest.table_rows import InsertResult
     from millstream.inspection.run_report import RunReport
-    from millstream.opening import connect
+    from millstream.opening import connect, connect_async
     from millstream.query import Query, Template
     from millstream.statements.result import Result
 
@@ -64,6 +64,7 @@ __all__ = [
     "TooLargeError",
     "TypeError",
     "connect",
+    "connect_async",
 ]
 
 # What is loaded when it is asked for: to import the package costs next to nothing.
@@ -75,6 +76,7 @@ _LATER = {
     "RunReport": "millstream.inspection.run_report",
     "Template": "millstream.query",
     "connect": "millstream.opening",
+    "connect_async": "millstream.opening",
 }
 
 
