@@ -7,7 +7,7 @@ import base64
 import json
 import threading
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator
 from contextlib import suppress
 from datetime import date, datetime
 from typing import Any
@@ -226,16 +226,28 @@ _ENDED = _Ended()
 
 
 class AsyncFollowing(AsyncIterator[pa.Table]):
-    """The tables of one follower. One that was cancelled goes on where it was."""
+    """The tables of one follower. One that was cancelled goes on where it was. Who awaits it itself (`following = await
+    query.follow()`) is told at once if there is nothing to follow."""
 
     def __init__(self, tables: AsyncGenerator[pa.Table | None], left: threading.Event) -> None:
         self._tables, self._left = tables, left
         self._found: asyncio.Future[pa.Table | _Ended | None] | None = None
+        self._is_open = False
+
+    def __await__(self) -> Generator[Any, None, AsyncFollowing]:
+        return self._opened().__await__()
+
+    async def _opened(self) -> AsyncFollowing:
+        if not self._is_open:
+            await anext(self._tables, None)
+            self._is_open = True
+        return self
 
     def __aiter__(self) -> AsyncFollowing:
         return self
 
     async def __anext__(self) -> pa.Table:
+        await self._opened()
         while True:
             if self._found is None:
                 self._found = asyncio.ensure_future(anext(self._tables, _ENDED))

@@ -278,9 +278,10 @@ class AsyncServiceClient(_Exchange):
             self._reading.discard(waiting)
 
     async def _events(self, ask: Ask) -> AsyncGenerator[Event]:
-        request = self._stream_request(ask)
+        request = self._client.build_request(**self._stream_request(ask))
         with _telling():
-            async with self._client.stream(**request) as response:
+            response = await self._client.send(request, stream=True)
+            try:
                 if response.status_code >= 400:
                     await response.aread()
                     raise error_from(_answer(response))
@@ -288,6 +289,8 @@ class AsyncServiceClient(_Exchange):
                 async with aclosing(EventSource(response).aiter_sse()) as found:
                     async for each in found:
                         yield _event(each)
+            finally:
+                await response.aclose()
 
     async def close(self) -> None:
         self.is_closed = True
