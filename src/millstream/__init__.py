@@ -1,5 +1,6 @@
 """Millstream: thousands of standing CQL questions over streams, answered by one shared Spark pipeline."""
 
+import logging
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from millstream.statements.result import Result
 
 __version__ = "0.1.0"
+logging.getLogger(__name__).addHandler(logging.NullHandler())  # quiet, unless who uses it wants to hear
 
 __all__ = [
     "AccessError",

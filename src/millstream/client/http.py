@@ -21,7 +21,7 @@ import pyarrow as pa
 from httpx_sse import EventSource, ServerSentEvent, SSEError
 
 from millstream.client.asking import Answer, Ask, Asking, Event, FollowSteps, Next, Open, Pause, Unreachable
-from millstream.errors import ClosedError, Error, ServiceError
+from millstream.errors import AccessError, ClosedError, Error, ServiceError
 from millstream.wire.errors import error_of
 
 _TIMEOUT = 120.0  # seconds without a byte: longer than a service takes by default
@@ -47,7 +47,9 @@ class _Exchange:
             raise ServiceError(f"{url} is not the address of a service", hint="it looks like http://127.0.0.1:8787")
         self.url = url.rstrip("/")
         self.is_closed = False
-        headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+        if token is not None and not (token.isascii() and token.isprintable()):
+            raise AccessError("this is no token", hint="it is a line that `millstream token add` has printed")
+        headers = {} if token is None else {"Authorization": f"Bearer {token}".strip()}
         self._settings: dict[str, Any] = {
             "headers": {**headers, "User-Agent": "millstream"},
             "timeout": _TIMEOUT,

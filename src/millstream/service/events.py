@@ -24,9 +24,9 @@ from sse_starlette.sse import AppStatus
 from millstream.errors import ClosedError, Error
 from millstream.query import Bookmark, Query, Template
 from millstream.service.answers import notes_of
+from millstream.service.request_ids import error_document
 from millstream.service.work import DatabaseService
 from millstream.wire.arrow import to_arrow_stream
-from millstream.wire.errors import document
 from millstream.wire.media import RowFormat
 from millstream.wire.rows import encode
 from millstream.wire.values import shown_instant
@@ -93,7 +93,7 @@ class Follows:
         except ClosedError:
             pass  # dropped, or the service is stopping, while it was read
         except Error as error:
-            yield event("error", json.dumps(document(error)))
+            yield event("error", json.dumps(error_document(error)))
         finally:
             self.count -= 1
         if query.has_ended and not self._service.stopping.is_set():
