@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import re
-import time
 from collections.abc import Iterator
 from http.client import HTTPConnection
 from pathlib import Path
@@ -78,10 +77,7 @@ def test_what_happens_is_counted(db: ms.Database, url: str) -> None:
         return found[name] - before.get(name, 0.0)
 
     assert more("millstream_epoch_seconds_count") == more("millstream_epoch_phase_seconds_count{phase=run}") == 2
-    assert (
-        more("millstream_epochs_total{ran=in process}") == 2
-        or sum(more(name) for name in found if name.startswith("millstream_epochs_total")) == 2
-    )
+    assert sum(more(name) for name in found if name.startswith("millstream_epochs_total")) == 2
     assert more("millstream_elements_total{stream=s}") == 3
     assert more("millstream_late_elements_total{stream=s}") == 1
     assert more("millstream_invocations_total{what=result}") == 1
@@ -133,6 +129,7 @@ def test_a_scrape_is_as_large_with_ten_thousand_queries_as_with_one() -> None:
     with ms.connect(engine="inprocess") as db, served(db) as url:
         db.execute(STREAM)
         query = db.register_many("SELECT k FROM s WHERE v = ?", [0])[0]
+        metrics(url)  # which itself is counted from now on
         few = len(metrics(url))
         db.register_many("SELECT k FROM s WHERE v = ?", range(1, 10_000))
         assert query.name in {each.name for each in db.queries()}
@@ -171,7 +168,6 @@ def test_health_says_why(tmp_path: Path) -> None:
         def refuse(number: int, changes: object) -> None:
             raise OSError("the disk is full")
 
-        db.engine  # noqa: B018
         db.sinks.pause = 0.0
         db.create_sink("full", "good", refuse)
         db.insert("s", [(3, 1, 1), (3, 1, 2)])
@@ -244,4 +240,3 @@ def test_a_name_follows_its_request_into_other_threads(url: str) -> None:
         db.inspection.epochs.observe(lambda epoch: seen.append(request_id()))
         ask(own, "POST", "/v1/streams/s/rows", [[1, 1, 1]], X_Request_ID="the-insert")
         assert seen == ["the-insert"]
-        assert time.time() > 0

@@ -86,4 +86,6 @@ _REMEMBERED = 10_000
 
 def _route(scope: AsgiScope) -> str:
     """The path as the service declares it: there are few of them."""
-    return str(getattr(scope.get("route"), "path", "other"))
+    path = str(getattr(scope.get("route"), "path", "other"))
+    # Of a router within a router it is what that one adds.
+    return f"/v1{path}" if scope["path"].startswith("/v1/") and path[0] == "/" and path[:4] != "/v1/" else path
