@@ -43,8 +43,9 @@ def test_the_content_is_one_key_away(visitor: Visitor, address: str) -> None:
     visitor.open(address, "queries")
     visitor.named("link", "recent").first.wait_for()
     visitor.page.keyboard.press("Tab")
+    visitor.page.locator(".skip:focus").wait_for()
     visitor.page.keyboard.press("Enter")
-    assert visitor.page.evaluate("document.activeElement.id") == "main"
+    visitor.page.locator("#main:focus").wait_for()
 
 
 def test_a_query_is_found_and_followed(visitor: Visitor, address: str) -> None:
