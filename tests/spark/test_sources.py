@@ -132,7 +132,7 @@ def test_every_format_answers_as_inserts_do(session: SparkSession, db: ms.Databa
     assert len(expected[2]) == 4
     for stream in ("parquet", "csv", "json", "python"):
         assert answers(db, stream) == expected, stream
-    # Late rows are told at the clock of the database, so that a stream of today comes after those of the first instants.
+    # Late rows are told at the clock of the database, so that a stream of today comes after those of long ago.
     clock = "TIMESTAMP BY at TIMESTAMP HEARTBEAT CLOCK"
     db.execute(f"CREATE STREAM lines (value STRING) {clock} USING text OPTIONS (path '{tmp_path}/csv')")
     db.run()
