@@ -32,12 +32,6 @@ def db() -> Iterator[ms.Database]:
         yield made
 
 
-@pytest.fixture(scope="module")
-def address(db: ms.Database) -> Iterator[str]:
-    with served(db) as found:
-        yield found
-
-
 def test_a_token_is_asked_for_and_kept_for_the_tab_only(visitor: Visitor, db: ms.Database, tmp_path: Path) -> None:
     tokens = Tokens(tmp_path / "tokens.json")
     secret = tokens.add("me", Role.WRITE)
