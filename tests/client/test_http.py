@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 import millstream as ms
-from millstream.client.asking import get, post
 from millstream.client.http import ServiceClient
+from millstream.client.talk import get, post
 
 Reply = tuple[int, dict[str, str], bytes]
 FINE: Reply = (200, {}, b'{"queries": []}')

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
+import polars as pl
 import pytest
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
@@ -61,8 +62,13 @@ with ms.connect(engine="inprocess") as db:
     assert (done.stdout, done.stderr) == ("True\n", "")
 
 
+def rested(column: pl.Series) -> pl.Series:
+    time.sleep(0.02)
+    return column
+
+
 def test_slow_epochs_are_warnings(db: ms.Database, caplog: pytest.LogCaptureFixture) -> None:
-    db.create_function("rest", lambda column: (time.sleep(0.02), column)[1], "INT")
+    db.create_function("rest", rested, "INT")
     db.register("SELECT rest(k) AS k FROM s")
     db.insert("s", [(1, 1, 1)])
     assert not logged(caplog, logging.WARNING)

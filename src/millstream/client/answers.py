@@ -16,25 +16,25 @@ import pyarrow as pa
 
 from millstream.answers.following import Following
 from millstream.answers.visible import Answering
-from millstream.client.asking import (
-    Answer,
+from millstream.client.http import AsyncServiceClient, ServiceClient, quoted
+from millstream.client.talk import (
+    HttpAnswer,
     Ask,
-    Asking,
     Asynchronous,
     Event,
-    FollowSteps,
+    FollowTalk,
     Give,
     Next,
     Open,
     Pause,
     Service,
     Synchronous,
+    Talk,
     Unreachable,
     asked_property,
     asks,
     get,
 )
-from millstream.client.http import AsyncServiceClient, ServiceClient, quoted
 from millstream.errors import ClosedError, InputError, NameError, ServiceError
 from millstream.wire.arrow import from_arrow_stream
 from millstream.wire.errors import error_of
@@ -65,33 +65,33 @@ class AnswerCalls:
         return self._kind
 
     @asked_property
-    def schema(self) -> Asking[pa.Schema]:
+    def schema(self) -> Talk[pa.Schema]:
         columns = yield from self._about("columns")
         return pa.schema([(column["name"], arrow_type(column["type"])) for column in columns])
 
     @asked_property
-    def final(self) -> Asking[Any]:
+    def final(self) -> Talk[Any]:
         """The instant up to which the answer is final; None where nothing is yet, or it has failed."""
         said = yield from self._ask("")
         return instant_from(said["final"])
 
     @asks
-    def result(self, at: Any = None) -> Asking[pa.Table]:
+    def result(self, at: Any = None) -> Talk[pa.Table]:
         """R(at) of a relation; of a stream all elements up to `at`, their timestamps first. The default is now."""
         return (yield from self._rows("/result", at=instant_to(at)))
 
     @asks
-    def changes(self, since: Any = None) -> Asking[pa.Table]:
+    def changes(self, since: Any = None) -> Talk[pa.Table]:
         """The final changes after `since`: _ts, _weight and the columns, in time order."""
         return (yield from self._rows("/changes", since=instant_to(since)))
 
     @asks
-    def drop(self) -> Asking[None]:
+    def drop(self) -> Talk[None]:
         """Forget it and what only it needed."""
         yield from self._named(Ask("DELETE", self._path("")))
         self._dropped = True
 
-    def _following(self, since: str | None, timeout: float | None, is_left: Callable[[], bool]) -> FollowSteps:
+    def _following(self, since: str | None, timeout: float | None, is_left: Callable[[], bool]) -> FollowTalk:
         """The steps of who follows, who is told first that there is something to follow. A connection that is lost is
         made again, and goes on where it was."""
         place, heard, is_open = since, time.monotonic(), False
@@ -142,20 +142,20 @@ class AnswerCalls:
             raise error_of(json.loads(event.data)) or ServiceError(event.data)
         return self._table(base64.b64decode(event.data)) if event.data else None
 
-    def _about(self, what: str) -> Asking[Any]:
+    def _about(self, what: str) -> Talk[Any]:
         if what not in self._known:
             self._known = yield from self._ask("")
         return self._known[what]
 
-    def _ask(self, path: str, **parameters: Any) -> Asking[Any]:
+    def _ask(self, path: str, **parameters: Any) -> Talk[Any]:
         answer = yield from self._named(get(self._path(path), **parameters))
         return answer.json()
 
-    def _rows(self, path: str, **parameters: Any) -> Asking[pa.Table]:
+    def _rows(self, path: str, **parameters: Any) -> Talk[pa.Table]:
         answer = yield from self._named(get(self._path(path), RowFormat.ARROW, **parameters))
         return self._table(answer.body)
 
-    def _named(self, ask: Ask) -> Asking[Answer]:
+    def _named(self, ask: Ask) -> Talk[HttpAnswer]:
         """It was there when this object was made: if there is none by its name, it was dropped."""
         self._check_open()
         try:

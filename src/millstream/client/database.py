@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
 import pyarrow as pa
 
 from millstream.client.answers import instant_to
-from millstream.client.asking import Asking, Asynchronous, Pause, Service, Synchronous, asks, get, post
 from millstream.client.http import AsyncServiceClient, ServiceClient, quoted
 from millstream.client.query import AsyncQuery, QueryCalls, RemoteQuery
 from millstream.client.records import json_rows
 from millstream.client.result import AsyncResult, RemoteResult
+from millstream.client.talk import Asynchronous, Pause, Service, Synchronous, Talk, asks, get, post
 from millstream.client.template import AsyncTemplate, RemoteTemplate, TemplateCalls
 from millstream.drawing.plan import PlanView, check_format, whole_text
 from millstream.errors import BindError, Error, InputError, NotSupportedError
@@ -56,11 +56,11 @@ class DatabaseCalls(Generic[Q, T, R]):
     _template_of: Callable[[dict[str, Any]], T]
     _result_of: Callable[[str, pa.Table | None, tuple[str, ...], Q | None, InsertResult | None], R]
 
-    def _greet(self) -> Asking[None]:
+    def _greet(self) -> Talk[None]:
         yield from self._service.asked(get("/v1/queries", limit=0))  # so that a wrong address or token is told now
 
     @asks
-    def execute(self, text: str, params: Given | None = None) -> Asking[R]:
+    def execute(self, text: str, params: Given | None = None) -> Talk[R]:
         """Run all statements of a text; gives the last one's result. `params` has values for ?, or for :name."""
         said_text = text if params is None else with_values(text, params)
         answer = yield from self._service.asked(post("/v1/execute", {"text": said_text}, accept=RowFormat.ARROW))
@@ -73,7 +73,7 @@ class DatabaseCalls(Generic[Q, T, R]):
         return self._result_of(said["message"], table, tuple(said.get("notices", ())), query, insert)
 
     @asks
-    def register(self, cql: str, name: str | None = None, mode: str = "eager") -> Asking[Q]:
+    def register(self, cql: str, name: str | None = None, mode: str = "eager") -> Talk[Q]:
         """Make a text a standing query, from now on and over the past that is kept."""
         answer = yield from self._service.asked(post("/v1/queries", {"cql": cql, "name": name, "mode": mode}))
         return self._query_of(answer.json())
@@ -87,7 +87,7 @@ class DatabaseCalls(Generic[Q, T, R]):
         mode: str | None = None,
         *,
         template: str | None = None,
-    ) -> Asking[Any]:
+    ) -> Talk[Any]:
         """Make a text a standing query for each row, whose values stand for its parameters (?), in order; with the name
         of a template they are its queries, and the template is given."""
         count = len(numbered_parameters(parse_query(text)))
@@ -111,25 +111,25 @@ class DatabaseCalls(Generic[Q, T, R]):
         ]
 
     @asks
-    def template(self, name: str) -> Asking[T]:
+    def template(self, name: str) -> Talk[T]:
         return self._template_of((yield from self._service.asked(get(f"/v1/templates/{quoted(name)}"))).json())
 
     @asks
-    def templates(self) -> Asking[list[T]]:
+    def templates(self) -> Talk[list[T]]:
         answer = yield from self._service.asked(get("/v1/templates"))
         return [self._template_of(about) for about in answer.json()["templates"]]
 
     @asks
-    def query(self, name: str) -> Asking[Q]:
+    def query(self, name: str) -> Talk[Q]:
         return self._query_of((yield from self._service.asked(get(f"/v1/queries/{quoted(name)}"))).json())
 
     @asks
-    def queries(self) -> Asking[list[Q]]:
+    def queries(self) -> Talk[list[Q]]:
         answer = yield from self._service.asked(get("/v1/queries", sort="registered"))
         return [self._query_of(about) for about in answer.json()["queries"]]
 
     @asks
-    def results(self, queries: Sequence[QueryCalls | str] | None = None, at: Any = None) -> Asking[pa.Table]:
+    def results(self, queries: Sequence[QueryCalls | str] | None = None, at: Any = None) -> Talk[pa.Table]:
         """The answers of many queries with the same columns in one table, each row with its query's name (`_query`).
         Queries are given as such or by name."""
         given = [queries] if isinstance(queries, str | QueryCalls) else queries
@@ -139,13 +139,13 @@ class DatabaseCalls(Generic[Q, T, R]):
         return from_arrow_stream(answer.body)[0]
 
     @asks
-    def explain(self, cql: str, format: str = "text") -> Asking[str]:  # noqa: A002 - as it is called in the statement
+    def explain(self, cql: str, format: str = "text") -> Talk[str]:  # noqa: A002 - as it is called in the statement
         """The plan of a query, the defaults it would get, and what it would share: as text, json, dot or svg."""
         asked = {"cql": cql, "format": check_format(format)}
         return str((yield from self._service.asked(post("/v1/explain", asked))).json()["plan"])
 
     @asks
-    def plan(self, cql: str | None = None) -> Asking[PlanView]:
+    def plan(self, cql: str | None = None) -> Talk[PlanView]:
         """The plan of a query that is not registered, or the shared plan of all that are; it draws itself in a
         notebook."""
         if cql is None:
@@ -155,7 +155,7 @@ class DatabaseCalls(Generic[Q, T, R]):
         return PlanView(found["text"], json.loads(found["plan"]), measured=False)
 
     @asks
-    def insert(self, name: str, rows: Any) -> Asking[InsertResult]:
+    def insert(self, name: str, rows: Any) -> Talk[InsertResult]:
         """Add rows to a stream, or changes to a table declared CHANGES BY. All of them or none.
 
         Rows are tuples, dicts, or a pyarrow, polars or pandas table. Tables travel as Arrow.
@@ -169,7 +169,7 @@ class DatabaseCalls(Generic[Q, T, R]):
         return InsertResult(**(yield from self._service.asked(ask)).json())
 
     @asks
-    def advance(self, name: str | None = None, *, to: Any) -> Asking[None]:
+    def advance(self, name: str | None = None, *, to: Any) -> Talk[None]:
         """A heartbeat: no element at or before `to` comes any more, on one stream or on all."""
         place = instant_to(to)
         if place is None:
@@ -178,7 +178,7 @@ class DatabaseCalls(Generic[Q, T, R]):
         yield from self._service.asked(post("/v1/advance", said))
 
     @asks
-    def run(self, until: str | float | None = "idle") -> Asking[None]:
+    def run(self, until: str | float | None = "idle") -> Talk[None]:
         """Have the service read its sources until they have no more, or for so many seconds, and wait for it."""
         if until is None:
             raise NotSupportedError("a service reads its sources all the time", hint='use run("idle") to wait for it')
@@ -187,14 +187,14 @@ class DatabaseCalls(Generic[Q, T, R]):
         yield from self._service.asked(post("/v1/run", {"until": until}))
 
     @asks
-    def resume_sink(self, name: str) -> Asking[None]:
+    def resume_sink(self, name: str) -> Talk[None]:
         """Try a paused sink again, from the delivery that failed."""
         yield from self._service.asked(post(f"/v1/sinks/{quoted(name)}/resume"))
 
     @asks
     def backup(
         self, path: Any, *, copy: bool = False, progress: Callable[[int, int], None] | None = None
-    ) -> Asking[RemoteBackup]:
+    ) -> Talk[RemoteBackup]:
         """Have the service copy its database to a new or empty directory there, and wait for it."""
         found = (yield from self._service.asked(post("/v1/backup", {"path": str(path), "copy": copy}))).json()
         while found["state"] == "running":
@@ -209,7 +209,7 @@ class DatabaseCalls(Generic[Q, T, R]):
         return RemoteBackup(Path(found["path"]), found["epoch"], found["files"], found["bytes"])
 
     @asks
-    def stats(self) -> Asking[dict[str, Any]]:
+    def stats(self) -> Talk[dict[str, Any]]:
         found: dict[str, Any] = (yield from self._service.asked(get("/v1/stats"))).json()
         return found
 

@@ -20,7 +20,7 @@ import httpx
 import pyarrow as pa
 from httpx_sse import EventSource, ServerSentEvent, SSEError
 
-from millstream.client.asking import Answer, Ask, Asking, Event, FollowSteps, Next, Open, Pause, Unreachable
+from millstream.client.talk import HttpAnswer, Ask, Event, FollowTalk, Next, Open, Pause, Talk, Unreachable
 from millstream.errors import AccessError, ClosedError, Error, ServiceError
 from millstream.wire.errors import error_of
 
@@ -59,7 +59,7 @@ class _Exchange:
             "verify": ssl.create_default_context() if parts.scheme.lower() == "https" else False,
         }
 
-    def asked(self, ask: Ask) -> Asking[Answer]:
+    def asked(self, ask: Ask) -> Talk[HttpAnswer]:
         """The steps to the answer of a request; what the service says is wrong is raised."""
         deadline, is_again = time.monotonic() + _PATIENCE, False
         while True:
@@ -112,8 +112,8 @@ def _telling() -> Iterator[None]:
         raise ServiceError("the service did not answer with events", detail=str(error)) from None
 
 
-def _answer(response: httpx.Response) -> Answer:
-    return Answer(
+def _answer(response: httpx.Response) -> HttpAnswer:
+    return HttpAnswer(
         response.status_code, {name.lower(): value for name, value in response.headers.items()}, response.content
     )
 
@@ -130,7 +130,7 @@ class ServiceClient(_Exchange):
         self._client = httpx.Client(**self._settings)
         self._streams: set[httpx.Response] = set()
 
-    def do(self, steps: Asking[_R]) -> _R:
+    def do(self, steps: Talk[_R]) -> _R:
         """What comes of steps."""
         try:
             step = next(steps)
@@ -149,12 +149,12 @@ class ServiceClient(_Exchange):
             result: _R = done.value
             return result
 
-    def _sent(self, ask: Ask) -> Answer:
+    def _sent(self, ask: Ask) -> HttpAnswer:
         request = self._request(ask)
         with _telling():
             return _answer(self._client.request(**request))
 
-    def tables(self, steps: FollowSteps) -> Generator[pa.Table | None]:
+    def tables(self, steps: FollowTalk) -> Generator[pa.Table | None]:
         """What is given to who follows."""
         reply: Event | None = None
         failed: Exception | None = None
@@ -212,7 +212,7 @@ class AsyncServiceClient(_Exchange):
         self._client = httpx.AsyncClient(**self._settings)
         self._reading: set[asyncio.Future[Any]] = set()
 
-    async def do(self, steps: Asking[_R]) -> _R:
+    async def do(self, steps: Talk[_R]) -> _R:
         """What comes of steps."""
         try:
             step = next(steps)
@@ -231,12 +231,12 @@ class AsyncServiceClient(_Exchange):
             result: _R = done.value
             return result
 
-    async def _sent(self, ask: Ask) -> Answer:
+    async def _sent(self, ask: Ask) -> HttpAnswer:
         request = self._request(ask)
         with _telling():
             return _answer(await self._client.request(**request))
 
-    async def tables(self, steps: FollowSteps) -> AsyncGenerator[pa.Table | None]:
+    async def tables(self, steps: FollowTalk) -> AsyncGenerator[pa.Table | None]:
         """What is given to who follows."""
         reply: Event | None = None
         failed: Exception | None = None
@@ -305,7 +305,7 @@ async def _awaited(coming: Awaitable[_E]) -> _E:
     return await coming
 
 
-def error_from(answer: Answer) -> Error:
+def error_from(answer: HttpAnswer) -> Error:
     """The error that a service answered with."""
     try:
         found = error_of(json.loads(answer.body))

@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 from millstream.client.answers import AnswerCalls, AsyncAnswers, RemoteAnswers, instant_from
-from millstream.client.asking import Asking, Pause, asked_property, asks
+from millstream.client.talk import Pause, Talk, asked_property, asks
 from millstream.drawing.plan import PlanView, check_format
 from millstream.errors import Error
 from millstream.wire.errors import error_of
@@ -19,44 +19,44 @@ class QueryCalls(AnswerCalls):
     """What a standing question of a service can be asked."""
 
     @asked_property
-    def cql(self) -> Asking[str]:
+    def cql(self) -> Talk[str]:
         """The text with all defaults written out."""
         return str((yield from self._about("cql")))
 
     @asked_property
-    def defaults(self) -> Asking[list[str]]:
+    def defaults(self) -> Talk[list[str]]:
         return list((yield from self._about("defaults")))
 
     @asked_property
-    def notices(self) -> Asking[list[str]]:
+    def notices(self) -> Talk[list[str]]:
         """What its author should know of the past that it saw, as long as it concerns answers."""
         return list((yield from self._ask(""))["notices"])
 
     @asked_property
-    def error(self) -> Asking[Error | None]:
+    def error(self) -> Talk[Error | None]:
         """What stopped the query, if something did: it has no answers any more."""
         return error_of((yield from self._ask("")))
 
     @asks
-    def explain(self, format: str = "text") -> Asking[str]:  # noqa: A002 - as it is called in the statement
+    def explain(self, format: str = "text") -> Talk[str]:  # noqa: A002 - as it is called in the statement
         """Its plan, how what is kept is kept, and what it shares: as text, json, dot or svg."""
         form = check_format(format)
         return (yield from self._plan()).in_format(form)
 
     @asks
-    def plan(self) -> Asking[PlanView]:
+    def plan(self) -> Talk[PlanView]:
         """Its plan with what its operators have done: `str(plan)`, `plan.document`, or drawn by a notebook."""
         return (yield from self._plan())
 
-    def _plan(self) -> Asking[PlanView]:
+    def _plan(self) -> Talk[PlanView]:
         found = yield from self._ask("/explain", format="json")
         return PlanView(found["text"], json.loads(found["plan"]))
 
     @asks
-    def stats(self) -> Asking[dict[str, Any]]:
+    def stats(self) -> Talk[dict[str, Any]]:
         return (yield from self._stats())
 
-    def _stats(self) -> Asking[dict[str, Any]]:
+    def _stats(self) -> Talk[dict[str, Any]]:
         found: dict[str, Any] = yield from self._ask("/stats")
         return {
             name: instant_from(value) if name in ("final", "approximate_until") else value
@@ -64,18 +64,18 @@ class QueryCalls(AnswerCalls):
         }
 
     @asked_property
-    def backfill(self) -> Asking[dict[str, Any] | None]:
+    def backfill(self) -> Talk[dict[str, Any] | None]:
         """How far the past has been worked through, while it is."""
         found: dict[str, Any] | None = (yield from self._stats()).get("backfill")
         return found
 
     @asked_property
-    def is_filling(self) -> Asking[bool]:
+    def is_filling(self) -> Talk[bool]:
         """Whether the past that is kept is still being worked through in the background."""
         return (yield from self._stats()).get("backfill") is not None
 
     @asks
-    def wait(self, timeout: float | None = None) -> Asking[bool]:
+    def wait(self, timeout: float | None = None) -> Talk[bool]:
         """Wait until the past that is kept has been worked through; tells whether it has, in so many seconds."""
         deadline = None if timeout is None else time.monotonic() + timeout
         while (yield from self._stats()).get("backfill") is not None:
@@ -85,7 +85,7 @@ class QueryCalls(AnswerCalls):
         return True
 
     @asked_property
-    def is_approximate(self) -> Asking[bool]:
+    def is_approximate(self) -> Talk[bool]:
         return bool((yield from self._stats())["approximate"])
 
 

@@ -10,8 +10,8 @@ from typing import Any, overload
 import pyarrow as pa
 
 from millstream.client.answers import AnswerCalls, AsyncAnswers, RemoteAnswers
-from millstream.client.asking import Asking, Pause, asked_property, asks
 from millstream.client.query import AsyncQuery, RemoteQuery
+from millstream.client.talk import Pause, Talk, asked_property, asks
 from millstream.errors import EvaluationError
 from millstream.names import MISSING
 from millstream.wire.arrow import from_arrow_stream
@@ -26,26 +26,26 @@ class TemplateCalls(AnswerCalls):
     path = "templates"
 
     @asked_property
-    def text(self) -> Asking[str]:
+    def text(self) -> Talk[str]:
         return str((yield from self._about("text")))
 
     @asked_property
-    def failed(self) -> Asking[dict[str, EvaluationError]]:
+    def failed(self) -> Talk[dict[str, EvaluationError]]:
         """The queries that have failed, by name: they have no answers any more."""
         return {name: EvaluationError(said) for name, said in (yield from self._ask(""))["failed"].items()}
 
     @asked_property
-    def notices(self) -> Asking[list[str]]:
+    def notices(self) -> Talk[list[str]]:
         """What a reader should know of the queries that have no rows in answers."""
         return list((yield from self._ask(""))["notices"])
 
     @asks
-    def stats(self) -> Asking[dict[str, Any]]:
+    def stats(self) -> Talk[dict[str, Any]]:
         found = yield from self._ask("")
         return {name: found[name] for name in ("queries", "running", "filling", "failed", "mode")}
 
     @asks
-    def wait(self, timeout: float | None = None) -> Asking[bool]:
+    def wait(self, timeout: float | None = None) -> Talk[bool]:
         """Wait until the past that is kept has been worked through; tells whether it has, in so many seconds."""
         deadline = None if timeout is None else time.monotonic() + timeout
         while (yield from self._ask(""))["filling"]:
@@ -55,11 +55,11 @@ class TemplateCalls(AnswerCalls):
         return True
 
     @asks
-    def _count(self) -> Asking[int]:
+    def _count(self) -> Talk[int]:
         return int((yield from self._ask(""))["queries"])
 
     @asks
-    def _listed(self) -> Asking[list[dict[str, Any]]]:
+    def _listed(self) -> Talk[list[dict[str, Any]]]:
         return list((yield from self._ask("/queries"))["queries"])
 
     def _table(self, body: bytes) -> pa.Table:

@@ -1,7 +1,7 @@
 """What callers ask of a service, written once for those who wait and for those who await.
 
     @asks
-    def stats(self) -> Asking[dict[str, Any]]:
+    def stats(self) -> Talk[dict[str, Any]]:
         answer = yield from self._service.asked(get("/v1/stats"))
         return answer.json()
 
@@ -70,7 +70,7 @@ class Event:
 
 
 @dataclass(frozen=True)
-class Answer:
+class HttpAnswer:
     status: int
     headers: Mapping[str, str]  # names in lower case
     body: bytes
@@ -96,8 +96,8 @@ class Unreachable(Exception):
         self.is_cut = is_cut
 
 
-Asking: TypeAlias = Generator[Ask | Pause, Answer, R]
-FollowSteps: TypeAlias = Generator[Open | Next | Pause | Give, Event | None, None]
+Talk: TypeAlias = Generator[Ask | Pause, HttpAnswer, R]
+FollowTalk: TypeAlias = Generator[Open | Next | Pause | Give, Event | None, None]
 
 
 def get(path: str, accept: RowFormat = RowFormat.JSON, **parameters: Any) -> Ask:
@@ -122,11 +122,11 @@ class Service(Protocol):
     url: str
     is_closed: bool
 
-    def do(self, steps: Asking[Any]) -> Any:
+    def do(self, steps: Talk[Any]) -> Any:
         """What comes of steps, or a coroutine that gives it."""
         ...
 
-    def asked(self, ask: Ask) -> Asking[Answer]:
+    def asked(self, ask: Ask) -> Talk[HttpAnswer]:
         """The steps to the answer of a request; what the service says is wrong is raised."""
         ...
 
@@ -144,7 +144,7 @@ class Asynchronous:
 class asks(Generic[P, R]):  # noqa: N801 - a decorator
     """A method of steps, as callers see it."""
 
-    def __init__(self, steps: Callable[Concatenate[Any, P], Asking[R]]) -> None:
+    def __init__(self, steps: Callable[Concatenate[Any, P], Talk[R]]) -> None:
         self._steps = steps
 
         def method(self: Any, *args: P.args, **kwargs: P.kwargs) -> Any:
@@ -166,7 +166,7 @@ class asks(Generic[P, R]):  # noqa: N801 - a decorator
 class asked_property(Generic[R]):  # noqa: N801 - a decorator
     """A property of steps: `query.final`, or `await query.final`."""
 
-    def __init__(self, steps: Callable[[Any], Asking[R]]) -> None:
+    def __init__(self, steps: Callable[[Any], Talk[R]]) -> None:
         self._steps = steps
         self.__doc__ = steps.__doc__
 
