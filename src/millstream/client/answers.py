@@ -18,12 +18,12 @@ from millstream.answers.following import Following
 from millstream.answers.visible import Answering
 from millstream.client.http import AsyncServiceClient, ServiceClient, quoted
 from millstream.client.talk import (
-    HttpAnswer,
     Ask,
     Asynchronous,
     Event,
     FollowTalk,
     Give,
+    HttpAnswer,
     Next,
     Open,
     Pause,

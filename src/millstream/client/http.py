@@ -20,7 +20,7 @@ import httpx
 import pyarrow as pa
 from httpx_sse import EventSource, ServerSentEvent, SSEError
 
-from millstream.client.talk import HttpAnswer, Ask, Event, FollowTalk, Next, Open, Pause, Talk, Unreachable
+from millstream.client.talk import Ask, Event, FollowTalk, HttpAnswer, Next, Open, Pause, Talk, Unreachable
 from millstream.errors import AccessError, ClosedError, Error, ServiceError
 from millstream.wire.errors import error_of
 
