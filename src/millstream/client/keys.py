@@ -7,6 +7,8 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+KEY = "Idempotency-Key"
+
 
 class CountingKeys:
     """Names that no other client has, each with the number of its next insert."""
