@@ -103,7 +103,13 @@ def _pages(app: FastAPI, service: DatabaseService, health: Health) -> None:
         shown = [reason.shown(in_full=in_full) for reason in reasons]
         return as_json({"status": status, **({"reasons": shown} if shown else {})})
 
-    @app.get("/readyz", summary="Whether the service takes requests", response_model=doc.Readiness, tags=["service"])
+    @app.get(
+        "/readyz",
+        summary="Whether the service takes requests",
+        response_model=doc.Readiness,
+        responses={503: {"model": doc.Readiness}},
+        tags=["service"],
+    )
     async def ready() -> Response:
         reason = readiness(service)
         return as_json({"ready": reason is None, **({"reason": reason} if reason else {})}, 503 if reason else 200)
