@@ -33,6 +33,11 @@ class CatalogOfObjects(Mapping[str, Definition]):
     def __len__(self) -> int:
         return len(self._objects)
 
+    @property
+    def all(self) -> Mapping[str, Definition]:
+        """All of them, another mapping whenever one changes."""
+        return self._objects
+
     def add(self, definition: Definition, name: Name | None = None) -> None:
         key = definition.name.lower()
         if key in self._objects:
@@ -47,6 +52,16 @@ class CatalogOfObjects(Mapping[str, Definition]):
 
     def remove(self, key: str) -> None:
         self._objects = {other: definition for other, definition in self._objects.items() if other != key}
+
+    def change(self, gone: Iterable[str], *others: Definition) -> None:
+        """Have others in the place of some, so that no reader sees neither."""
+        without, at = {*gone}, [*self._objects].index(next(iter(gone), ""))
+        kept = [(key, each) for key, each in self._objects.items() if key not in without]
+        self._objects = dict([*kept[:at], *((each.name.lower(), each) for each in others), *kept[at:]])
+
+    def of_edge(self, edge: str) -> Definition | None:
+        """What has its rows there, whatever it is called now."""
+        return next((each for each in self._objects.values() if each.edge == edge), None)
 
     def find(self, kind: str, name: Name) -> Definition:
         found = self._objects.get(name.key)

@@ -124,7 +124,7 @@ class TableRows:
 
     def _instant(self, table: TableDefinition, statement: st.TableChange) -> int:
         snapshot = self.engine.snapshot
-        earliest = max(snapshot.clock + 1, snapshot.progress(table.name.lower()).last_change, 0)
+        earliest = max(snapshot.clock + 1, snapshot.progress(table.edge).last_change, 0)
         if table.nature == "STATIC" and (earliest > 0 or statement.at is not None):
             raise InputError(
                 f"table {table.name} is STATIC: all its rows are there from tick 0 on",
@@ -147,12 +147,12 @@ class TableRows:
         return at
 
     def _commit(self, table: TableDefinition, rows: Batch, at: int) -> None:
-        key = table.name.lower()
+        key = table.edge
         progress = replace(self.engine.snapshot.progress(key), last_change=at)
         self.engine.epoch({key: self.engine.sources.part(key, rows)}, {key: progress}, self.engine.snapshot.clock)
 
     def _bag(self, table: TableDefinition, at: int) -> Batch:
-        return changes.bag_at(self.engine.sources.history(table.name.lower()), len(table.columns), at)
+        return changes.bag_at(self.engine.sources.history(table.edge), len(table.columns), at)
 
     # Keys
 
@@ -192,7 +192,7 @@ class TableRows:
 
     def _counts(self, table: TableDefinition) -> pl.DataFrame:
         """The keys that are there; found out once, and then by what has come since."""
-        source, columns = table.name.lower(), [value_column(index) for index in table.key]
+        source, columns = table.edge, [value_column(index) for index in table.key]
         files = self.engine.snapshot.history.get(source, ())
         known = self._known.get(source)
         if known is None or known.files != files[: len(known.files)]:

@@ -76,6 +76,18 @@ from millstream.types import Field, Schema
 CLOCK = "_clock"  # the source that carries no rows, only how far time has come
 
 
+class SourceEdge(str):
+    """The edge of a source, with how many of its columns a plan knows."""
+
+    width: int
+
+    @classmethod
+    def of(cls, name: str, width: int) -> SourceEdge:
+        made = cls(name)
+        made.width = width
+        return made
+
+
 class Lowering(WindowLowering):
     """Collects the steps of a plan, each edge once."""
 
@@ -98,7 +110,7 @@ class Lowering(WindowLowering):
         self._errors: dict[str, Schema] = {}  # the edges that carry what fails
         if options.strategy == "direct":
             refuse_strict(plan)
-        self.edge = self._checked(plan)
+        self.edge = str(self._checked(plan))
 
     def _checked(self, plan: lo.Node) -> str:
         """The edge of a plan that fails where something in it does."""
@@ -138,9 +150,10 @@ class Lowering(WindowLowering):
     def _lower(self, node: lo.Node) -> str:
         match node:
             case lo.StreamScan():
-                return node.name
+                return SourceEdge.of(node.name, len(node.columns))
             case lo.TableScan(log=None):
-                return self._generated(node, self._marked(node.name, node.nature not in ("APPEND ONLY", "STATIC")))
+                source = SourceEdge.of(node.name, len(node.columns))
+                return self._generated(node, self._marked(source, node.nature not in ("APPEND ONLY", "STATIC")))
             case lo.TableScan():
                 return self._generated(node, self._change_log(node))
             case lo.OneRow():
@@ -562,7 +575,19 @@ class Lowering(WindowLowering):
         self, name: str, operator: Operator, *inputs: str, awaited: tuple[str, ...] = (), table_of: str = ""
     ) -> str:
         name = self._apart(name)
-        self.steps.setdefault(name, Step(name, operator, inputs, awaited=awaited, table_of=table_of, plan=self._at))
+        widths = tuple(edge.width if isinstance(edge, SourceEdge) else 0 for edge in inputs)
+        self.steps.setdefault(
+            name,
+            Step(
+                name,
+                operator,
+                tuple(map(str, inputs)),
+                awaited=awaited,
+                table_of=table_of,
+                widths=widths if any(widths) else (),
+                plan=self._at,
+            ),
+        )
         return self._marked(name, bool(self._retracting.intersection(inputs)))
 
     def _apart(self, name: str) -> str:
