@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from typing import TypeVar
 
 from millstream.errors import CatalogError, InputError, NameError, Place, did_you_mean
 from millstream.language.statements import Name
@@ -14,6 +15,8 @@ from millstream.plan.definitions import (
     ViewDefinition,
 )
 from millstream.types import show_schema
+
+Source = TypeVar("Source", bound=StreamDefinition | TableDefinition)
 
 _KINDS = {"stream": StreamDefinition, "table": TableDefinition, "view": ViewDefinition}
 
@@ -61,7 +64,17 @@ class CatalogOfObjects(Mapping[str, Definition]):
 
     def of_edge(self, edge: str) -> Definition | None:
         """What has its rows there, whatever it is called now."""
-        return next((each for each in self._objects.values() if each.edge == edge), None)
+        objects = self._objects
+        if (found := objects.get(edge)) is not None and found.edge == edge:
+            return found
+        return next((each for each in objects.values() if each.edge == edge), None)
+
+    def now(self, before: Source) -> Source:
+        """What a stream or table is by now; whoever holds the engine's lock sees no other one later."""
+        found = self.of_edge(before.edge)
+        if not isinstance(found, type(before)):
+            raise NameError(f'"{before.name}" is no longer there', hint="it was dropped meanwhile")
+        return found
 
     def find(self, kind: str, name: Name) -> Definition:
         found = self._objects.get(name.key)

@@ -38,6 +38,7 @@ class SourceRow:
     has_heartbeat: bool
     counts_arrivals: bool
     retain: int | None = None
+    name: str = ""  # what people call it, where its edge is called otherwise
 
 
 class Sources:
@@ -86,6 +87,10 @@ class Sources:
     def counts_arrivals(self, source: str) -> bool:
         """Whether the elements of a source are numbered."""
         return self._rows[source].counts_arrivals
+
+    def name_of(self, source: str) -> str:
+        """What people call a source."""
+        return self._rows[source].name or source
 
     def retain_of(self, source: str) -> int | None:
         """For how many ticks a source's history is kept; None for ever."""

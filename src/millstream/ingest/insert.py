@@ -17,7 +17,7 @@ from millstream.engine.epochs.parts import FILES, LATE, MALFORMED, late_key, lat
 from millstream.errors import BindError, InputError, Place
 from millstream.ingest.landed import FILE_COLUMNS, MALFORMED_COLUMNS, LandedBatch, table_parts, with_drift
 from millstream.ingest.table_rows import InsertResult, TableRows, check_files_key
-from millstream.ingest.typed_rows import repeated, typed_pieces
+from millstream.ingest.typed_rows import as_altered, repeated, typed_pieces
 from millstream.kernel.step_limits import limited
 from millstream.language import statements as st
 from millstream.language.instants import constant, instant
@@ -45,13 +45,15 @@ class Inputs:
     ) -> InsertResult:
         """Rows of a stream, or changes of a table that is fed by them, piece by piece; `check` is told how much it is
         so far."""
-        stream = target if isinstance(target, StreamDefinition) else target.feed
-        owner, most = f"{kind_of(target)} {stream.name}", self.engine.limits.value_bytes
-        table = typed_pieces(pieces, stream.input_columns, owner, most, check, target.rules)
+        given, most = _columns_given(target), self.engine.limits.value_bytes
+        table = typed_pieces(pieces, given, f"{kind_of(target)} {target.name}", most, check, target.rules)
         if isinstance(target, TableDefinition):
             table = tables.with_operations(table, target)
-        key = stream.edge
         with self.engine.lock:
+            before, target = target, self.catalog.now(target)
+            table = as_altered(table, before.columns, target.columns, target.rules)
+            stream = target if isinstance(target, StreamDefinition) else target.feed
+            key = stream.edge
             progress = self.by_the_clock(stream, self.engine.snapshot.progress(key))
             arrival = admit(stream, pl.DataFrame(table), progress, self.clock_tick(stream))
             clock = max(self.engine.snapshot.clock, arrival.progress.heartbeat)

@@ -17,7 +17,7 @@ from millstream.engine.epochs import table_changes as changes
 from millstream.errors import BindError, ConstraintError, InputError, NameError, Place, did_you_mean
 from millstream.ingest.landed import LandedBatch
 from millstream.ingest.row_values import shown_value
-from millstream.ingest.typed_rows import typed_table
+from millstream.ingest.typed_rows import as_altered, typed_table
 from millstream.kernel.batch import WEIGHT, Batch, value_column
 from millstream.kernel.scalar.value_size import first_too_long
 from millstream.kernel.step_limits import limited
@@ -74,6 +74,8 @@ class TableRows:
         if conflict is not None:
             _check_conflict(table, conflict)
         with self.engine.lock, limited(self.engine.limits.steps):
+            before, table = table, self.catalog.now(table)
+            given = as_altered(given, before.columns, table.columns, table.rules)
             at = self._instant(table, statement)
             rows = changes.inserted(given, at)
             skipped = updated = 0
@@ -85,9 +87,9 @@ class TableRows:
         return InsertResult(given.num_rows - skipped, updated=updated, skipped=skipped)
 
     def change(self, statement: st.Delete | st.Update) -> str:
-        table = self._changed(statement)
-        condition = condition_on(statement.where, table.columns, table.name, statement.place.text)
         with self.engine.lock, limited(self.engine.limits.steps):
+            table = self._changed(statement)
+            condition = condition_on(statement.where, table.columns, table.name, statement.place.text)
             at = self._instant(table, statement)
             bag = self._bag(table, at)
             if isinstance(statement, st.Update):

@@ -53,12 +53,15 @@ def _tables_of(block: exp.Select) -> Iterator[exp.Table]:
 
 
 def _is_of_with(table: exp.Table) -> bool:
-    """Whether a WITH around it gives the name a meaning."""
-    above: exp.Expr | None = table
+    """Whether a WITH around it gives the name a meaning: to the parts behind the one that has it, and to the query."""
+    above, own = table.parent, list[exp.Expr]()
     while above is not None:
-        with_ = above.args.get("with_")
-        if with_ is not None and any(part.alias.lower() == table.name.lower() for part in with_.expressions):
-            return True
+        own += [above] if isinstance(above, exp.CTE) else []
+        for part in above.args["with_"].expressions if above.args.get("with_") is not None else ():
+            if any(part is each for each in own):
+                break  # it knows those before it
+            if part.alias.lower() == table.name.lower():
+                return True
         above = above.parent
     return False
 

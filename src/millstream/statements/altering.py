@@ -61,6 +61,7 @@ class Altering:
             declared = _with_comments(declared, {old: new})
         self._session.declare(declared)
         self._definitions.alter(key, statement, number)
+        self._definitions.call_anew()
         said = f"column {statement.column.name} added" if isinstance(statement, st.AddColumn) else "column renamed"
         return Result(f"{kind} {before.name}: {said}{self._for_readers(key)}")
 
@@ -152,6 +153,7 @@ class Altering:
         session.declare(declared)
         session.settings = settings
         self._definitions.alter(key, statement, number)
+        self._definitions.call_anew()
         return Result(f"{kind} {before.name} is called {after.name} now")
 
     def recover(self, key: str, entry: Entry) -> None:

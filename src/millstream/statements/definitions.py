@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import chain, count
 
+from millstream.catalog.alterations import AS_OF
 from millstream.catalog.objects import kind_of
 from millstream.catalog.session import Session
 from millstream.connectors.feeds import files_table, unreadable_table
@@ -18,9 +19,15 @@ from millstream.errors import BindError
 from millstream.ingest.insert import late_table, malformed_table
 from millstream.language import statements as st
 from millstream.language.definer import Altered, altered, check_source_name, define_stream, define_table, with_edge
+from millstream.language.statement_parser import parse
+from millstream.language.type_names import stored_text
 from millstream.plan.definitions import StreamDefinition, TableDefinition, ViewDefinition
 from millstream.settings import Settings
 from millstream.types import Field
+
+
+def _name(definition: StreamDefinition | TableDefinition) -> str:
+    return "" if definition.name.lower() == definition.edge else definition.name
 
 
 class Definitions:
@@ -80,6 +87,16 @@ class Definitions:
         self._catalog.change(owned, *(source for source, _ in with_rows))
         return after
 
+    def call_anew(self) -> None:
+        """Have the texts and plans of views say what they read as that is called now."""
+        for entry in self._session.declared.entries:
+            if entry["kind"] == "view":
+                with stored_text():
+                    (statement,) = parse(entry["text"])
+                    if isinstance(statement, st.CreateView):
+                        settings, as_of = self._session.settings_of(entry), entry.get(AS_OF, 0)
+                        self._catalog.change([statement.name.key], self.view(statement, settings, as_of)[0])
+
     def add(self, definition: StreamDefinition | TableDefinition, name: st.Name | None = None) -> str:
         """Have a stream or table from now on, with the tables that the engine fills itself; gives what to tell."""
         for source, row in self._with_rows(definition):
@@ -106,7 +123,8 @@ class Definitions:
                 found.append((malformed_table(definition), None))
         if definition.source is not None:
             own += [unreadable_table(definition), files_table(definition)]
-        return [*found, *((table, SourceRow(table.columns, False, False)) for table in own)]
+        found += [(table, SourceRow(table.columns, False, False)) for table in own]
+        return [(each, row if row is None else replace(row, name=_name(each))) for each, row in found]
 
     def _placed(self, definition: Altered, edge: str | None) -> Altered:
         """With an edge of its own for its rows: what has the name of it may be called otherwise now."""

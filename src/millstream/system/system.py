@@ -117,7 +117,7 @@ class SystemStreams:
 
     def _stream_row(self, report: EpochReport, source: str, at: int) -> Row:
         progress, before = report.after.progress(source), report.before.progress(source)
-        definition = self._catalog.get(source)
+        definition = self._catalog.of_edge(source)
         domain = getattr(definition, "domain", None)
         lag = None
         if domain is not None and domain.tick is not None and domain.type.is_temporal:

@@ -67,6 +67,7 @@ from millstream.plan.lowering.options import Options
 from millstream.plan.lowering.routes import by_routes
 from millstream.plan.lowering.row_wise import is_expanded, row_wise, where_computed
 from millstream.plan.lowering.selections import SelectionNode, by_stems, input_selections, selecting
+from millstream.plan.lowering.source_edges import SourceEdge, widths_of
 from millstream.plan.lowering.step_names import StepNames
 from millstream.plan.lowering.variants import DETECTIONS, refuse_strict, synopsis_by_pattern
 from millstream.plan.lowering.windows import WindowLowering
@@ -74,18 +75,6 @@ from millstream.plan.tags import STEP_TAGS
 from millstream.types import Field, Schema
 
 CLOCK = "_clock"  # the source that carries no rows, only how far time has come
-
-
-class SourceEdge(str):
-    """The edge of a source, with how many of its columns a plan knows."""
-
-    width: int
-
-    @classmethod
-    def of(cls, name: str, width: int) -> SourceEdge:
-        made = cls(name)
-        made.width = width
-        return made
 
 
 class Lowering(WindowLowering):
@@ -575,7 +564,6 @@ class Lowering(WindowLowering):
         self, name: str, operator: Operator, *inputs: str, awaited: tuple[str, ...] = (), table_of: str = ""
     ) -> str:
         name = self._apart(name)
-        widths = tuple(edge.width if isinstance(edge, SourceEdge) else 0 for edge in inputs)
         self.steps.setdefault(
             name,
             Step(
@@ -584,7 +572,7 @@ class Lowering(WindowLowering):
                 tuple(map(str, inputs)),
                 awaited=awaited,
                 table_of=table_of,
-                widths=widths if any(widths) else (),
+                widths=widths_of(inputs),
                 plan=self._at,
             ),
         )
