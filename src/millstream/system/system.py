@@ -219,7 +219,7 @@ class SystemStreams:
     def _note_routing(self) -> None:
         learnt = routing.learnt(self._engine.snapshot)
         new = {step: names for step, names in learnt.items() if self._routed.get(step) != names}
-        self._note_rows(ROUTING.name, self._instant(), routing.rows(new, self._engine.store))
+        self._note_rows(ROUTING.name, self._instant(), routing.rows(new, self._engine.store, self._engine.pipeline))
         self._routed = learnt
 
 
