@@ -24,8 +24,8 @@ _KINDS = {"stream": StreamDefinition, "table": TableDefinition, "view": ViewDefi
 class CatalogOfObjects(Mapping[str, Definition]):
     """Definitions under their names in lower case."""
 
-    def __init__(self) -> None:
-        self._objects: dict[str, Definition] = {}
+    def __init__(self, objects: Mapping[str, Definition] | None = None) -> None:
+        self._objects: dict[str, Definition] = dict(objects or {})
 
     def __getitem__(self, key: str) -> Definition:
         return self._objects[key]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict
 
 from sqlglot import exp
@@ -13,6 +13,7 @@ from millstream.catalog.objects import CatalogOfObjects
 from millstream.language.binder import Binder
 from millstream.language.called_now import as_called_now
 from millstream.language.expressions import UserCode
+from millstream.plan.definitions import Definition
 from millstream.settings import Settings
 from millstream.types import DataType
 
@@ -55,7 +56,8 @@ class Session:
         *,
         ad_hoc: bool = False,
         as_of: int | None = None,
+        names: Mapping[str, Definition] | None = None,
     ) -> Binder:
-        """Of a text that may have been said before something was altered."""
-        catalog = self.alterations.definitions(as_of)
+        """Of a text that may have been said before something was altered, or with what `names` mean."""
+        catalog = self.alterations.definitions(as_of) if names is None else names
         return Binder(catalog, settings, text, self.code, parameters, ad_hoc=ad_hoc)

@@ -6,6 +6,7 @@ read, and which files.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from itertools import chain, count
 
@@ -21,7 +22,7 @@ from millstream.language import statements as st
 from millstream.language.definer import Altered, altered, check_source_name, define_stream, define_table, with_edge
 from millstream.language.statement_parser import parse
 from millstream.language.type_names import stored_text
-from millstream.plan.definitions import StreamDefinition, TableDefinition, ViewDefinition
+from millstream.plan.definitions import Definition, StreamDefinition, TableDefinition, ViewDefinition
 from millstream.settings import Settings
 from millstream.types import Field
 
@@ -95,7 +96,9 @@ class Definitions:
                     (statement,) = parse(entry["text"])
                     if isinstance(statement, st.CreateView):
                         settings, as_of = self._session.settings_of(entry), entry.get(AS_OF, 0)
-                        self._catalog.change([statement.name.key], self.view(statement, settings, as_of)[0])
+                        self._catalog.change(
+                            [statement.name.key], view_of(self._session, statement, settings, as_of)[0]
+                        )
 
     def add(self, definition: StreamDefinition | TableDefinition, name: st.Name | None = None) -> str:
         """Have a stream or table from now on, with the tables that the engine fills itself; gives what to tell."""
@@ -137,27 +140,32 @@ class Definitions:
         return next(edge for edge in chain([key], (f"{key}~{n}" for n in count(2))) if edge not in taken)
 
     def _view(self, statement: st.CreateView, settings: Settings, as_of: int | None) -> str:
-        view, message = self.view(statement, settings, as_of)
+        view, message = view_of(self._session, statement, settings, as_of)
         self._catalog.add(view, statement.name)
         return message
 
-    def view(
-        self, statement: st.CreateView, settings: Settings, as_of: int | None = None
-    ) -> tuple[ViewDefinition, str]:
-        """What a statement defines, and what to tell."""
-        check_source_name(statement.name)
-        # Kept as it was bound: it is rewritten as part of the queries that read it.
-        session, text = self._session, statement.place.text
-        bound = session.binder(text, settings, as_of=as_of).bind(statement.query, outermost=False)
-        if as_of is not None:
-            bound = replace(bound, as_of=as_of, as_called_now=session.as_called_now)
-        columns = bound.schema
-        if statement.columns:
-            if len(statement.columns) != len(columns):
-                raise BindError(
-                    f"view {statement.name} names {len(statement.columns)} columns, but there are {len(columns)}",
-                    place=statement.columns[0].place,
-                )
-            columns = tuple(Field(n.text, f.type) for n, f in zip(statement.columns, columns, strict=True))
-        view = ViewDefinition(statement.name.text, columns, bound.plan, bound.domain, bound.cql, bound.reads)
-        return view, "\n".join([f"view {view.name} created: a {bound.kind}", *bound.defaults])
+
+def view_of(
+    session: Session,
+    statement: st.CreateView,
+    settings: Settings,
+    as_of: int | None = None,
+    names: Mapping[str, Definition] | None = None,
+) -> tuple[ViewDefinition, str]:
+    """What a statement defines, and what to tell."""
+    check_source_name(statement.name)
+    # Kept as it was bound: it is rewritten as part of the queries that read it.
+    text = statement.place.text
+    bound = session.binder(text, settings, as_of=as_of, names=names).bind(statement.query, outermost=False)
+    if as_of is not None:
+        bound = replace(bound, as_of=as_of, as_called_now=session.as_called_now)
+    columns = bound.schema
+    if statement.columns:
+        if len(statement.columns) != len(columns):
+            raise BindError(
+                f"view {statement.name} names {len(statement.columns)} columns, but there are {len(columns)}",
+                place=statement.columns[0].place,
+            )
+        columns = tuple(Field(n.text, f.type) for n, f in zip(statement.columns, columns, strict=True))
+    view = ViewDefinition(statement.name.text, columns, bound.plan, bound.domain, bound.cql, bound.reads)
+    return view, "\n".join([f"view {view.name} created: a {bound.kind}", *bound.defaults])

@@ -68,10 +68,6 @@ class ObjectStatements:
                 raise
         return Result(message)
 
-    def check_view(self, statement: st.CreateView) -> None:
-        """Refuse a view that cannot be."""
-        self._definitions.view(statement, self._session.settings)
-
     def _declare_external(self, definition: Definition, source: st.UsingClause, declared: Declarations) -> str:
         """Declare what is read from outside: a feed that `run` reads, or a table that is read now. Gives what came of
         that."""
