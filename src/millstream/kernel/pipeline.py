@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import chain
+from itertools import chain, count, takewhile
 
 from millstream.errors import EvaluationError
 from millstream.kernel.batch import Batch, value_column
@@ -216,7 +216,9 @@ def taken(inputs: list[Batch], widths: Sequence[int]) -> list[Batch]:
 
 
 def _as_wide(batch: Batch, width: int) -> Batch:
-    return batch.drop(value_column(width)) if width and value_column(width) in batch.columns else batch
+    if not width or value_column(width) not in batch.columns:
+        return batch
+    return batch.drop(list(takewhile(set(batch.columns).__contains__, map(value_column, count(width)))))
 
 
 @dataclass
