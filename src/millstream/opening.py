@@ -131,8 +131,8 @@ def _open(given: Path, spark: SparkSession | None, master: str | None, engine: s
             sync_directory(directory.parent)
             store.prepare(manifests.fence)
             store.remove_orphans(snapshot.names(), own=False)
-            pickler = _cloudpickler()
-            caution = Precautions(directory, pickler.dumps)
+            pickled = pickler()
+            caution = Precautions(directory, pickled.dumps)
             caution.open()
             undone.callback(caution.close)
             runner: Runner = InProcessRunner(store, manifests.layout.shards, caution)
@@ -147,7 +147,7 @@ def _open(given: Path, spark: SparkSession | None, master: str | None, engine: s
             undone.callback(opened.close)
             closing = ExitStack()
             checkpoints = directory / CHECKPOINTS
-            database = Database(opened, closing.close, pickler, external=external, checkpoints=checkpoints)
+            database = Database(opened, closing.close, pickled, external=external, checkpoints=checkpoints)
             closing.enter_context(undone.pop_all())
             return database
     except OSError as error:
@@ -205,7 +205,9 @@ def _on_spark(
     return SparkRunner(session.session, store, shards, caution), SparkExternal(session.session, store), session.stop
 
 
-def _cloudpickler() -> Pickler:
+def pickler() -> Pickler:
+    """Of users' code, in databases that last."""
+
     def dumps(value: object) -> bytes:
         from millstream.spark.envelopes import dumps
 
