@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from tests.support.described import ask_at_random
@@ -22,11 +24,14 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # of schemathesis and what it
 
 
 @pytest.fixture(scope="module")
-def url() -> Iterator[str]:
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    before = Path.cwd()
+    os.chdir(tmp_path_factory.mktemp("here"))  # where backups that random requests ask for go
     with ms.connect(engine="inprocess") as db:
         db.execute(SETUP)
         with served(db, limits=ServiceLimits(requests_per_second=0)) as url:
             yield url
+    os.chdir(before)
 
 
 def test_what_the_page_allows(url: str) -> None:

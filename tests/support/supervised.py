@@ -41,6 +41,7 @@ class Supervised:
                 stderr=log,
                 text=True,
                 env={**os.environ, **self._environment},
+                cwd=self._directory.parent,  # where what requests name without a place goes
             )
         assert process.stdout is not None
         with process.stdout as said:  # it says nothing more than this
