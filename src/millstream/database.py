@@ -26,6 +26,7 @@ from millstream.inspection.inspection import Inspector
 from millstream.inspection.run_report import RunReport
 from millstream.kernel.aggregation.aggregate_calls import UserAggregate
 from millstream.language.given_values import Given, with_values
+from millstream.queries.left_out import LeftOutElements
 from millstream.queries.planner import Planner
 from millstream.queries.registry import check_query_name
 from millstream.queries.results import results
@@ -71,6 +72,7 @@ class Database(EngineFacade):
         )
         self._queries = queries = StandingQueries(engine, session, planner, context)
         self._executor = Executor(engine, session, planner, queries, inputs, sinks, source_loop, external, pickler)
+        self._left_out = LeftOutElements(engine, session)
         self.inspection = Inspector(engine, session, planner, queries, sinks, system)
         self._on_close = on_close
         self._open()
@@ -78,16 +80,23 @@ class Database(EngineFacade):
     def _open(self) -> None:
         """Have what an earlier process declared: objects, then the queries that read them, then their sinks."""
         self._executor.recover()
+        self._left_out.recover()
         self._queries.recovery.open()
         self._executor.sinks.recover()
         self.engine.commits.commit_pending()
         self.engine.backfills.on_published = self._flush_in_background
         self.engine.backfills.start()
         self.engine.on_epoch += [self._queries.replanning.notice, self.system.epoch]
-        self._queries.registry.on_change, self.sinks.on_delivery = self.system.queries, self.system.delivery
+        self._queries.registry.on_change, self.sinks.on_delivery = self._queries_changed, self.system.delivery
+        self._left_out.notice("running", [*self._queries.registry])
+        self.sinks.before_deliveries = self._executor.after_statement = self._left_out.tell
         self.system.states = lambda: not_running(self.engine, [*self._queries.registry])
         self.system.after_feeding = self._flush_in_background
         self.sinks.flush()
+
+    def _queries_changed(self, state: str, queries: Sequence[Query]) -> None:
+        self._left_out.notice(state, queries)
+        self.system.queries(state, queries)
 
     def _bring_up_to_now(self, sources: Collection[str]) -> None:
         """For those who read sources: clocks go on, and what was noticed can be read."""
@@ -110,7 +119,9 @@ class Database(EngineFacade):
         _check_mode(mode)
         if name is not None:
             check_query_name(name)
-        return self._queries.registration.register_text(cql, name, mode)
+        query = self._queries.registration.register_text(cql, name, mode)
+        self._left_out.tell()
+        return query
 
     @overload
     def register_many(
@@ -136,9 +147,13 @@ class Database(EngineFacade):
         """
         _check_mode(mode or "eager")
         with self.life:
-            if template is None:
-                return self._queries.bulk.register(text, rows, names, mode or "eager")
-            return self._queries.bulk.register_named(template, text, rows, names, mode)
+            bulk = self._queries.bulk
+            try:
+                if template is None:
+                    return bulk.register(text, rows, names, mode or "eager")
+                return bulk.register_named(template, text, rows, names, mode)
+            finally:
+                self._left_out.tell()
 
     def template(self, name: str) -> Template:
         """The template of a name, as `register_many` gave it; `ms.NameError` where there is none."""
@@ -153,6 +168,7 @@ class Database(EngineFacade):
     @under_way
     def _drop_template(self, name: str) -> None:
         self._executor.queries.drop_template(name)
+        self._left_out.tell()
 
     def query(self, name: str) -> Query:
         """The standing query of a name; `ms.NameError` where there is none."""
@@ -184,6 +200,7 @@ class Database(EngineFacade):
     @under_way
     def drop_query(self, name: str) -> None:
         self._executor.queries.drop(name)
+        self._left_out.tell()
 
     # Functions of users
 

@@ -179,7 +179,8 @@ def _window(node: lo.Window, domain: TimeDomain) -> str:
     if isinstance(window, RangeOn):
         names = ", ".join(node.schema[index].name for index in window.partition)
         kind, half_open = node.schema[window.column].type, " HALF OPEN" * window.half_open
-        shown = f"RANGE {_distance(window.within, kind)} ON {node.schema[window.column].name}{half_open}"
+        size = "left out of RANGE" if window.left_out else f"RANGE {_distance(window.within, kind)}"
+        shown = f"{size} ON {node.schema[window.column].name}{half_open}"
         return f"[PARTITION BY {names} {shown}] key {names}" if names else f"[{shown}]"
     shown, key = str(window), ""
     if isinstance(window, Sessions) and window.partition:

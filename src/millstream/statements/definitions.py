@@ -67,8 +67,8 @@ class Definitions:
         row = SourceRow(definition.columns, True, True, definition.retain)
         self._engine.sources.add(definition.name.lower(), row)
         self._add_table(late_table(definition))
+        self._add_table(unreadable_table(definition))
         if definition.source is not None:
-            self._add_table(unreadable_table(definition))
             self._add_table(files_table(definition))
         return f"stream {definition.name} created"
 
