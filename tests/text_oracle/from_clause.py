@@ -141,8 +141,11 @@ class FromMaker(ABC):
 
     def _unnested(self, text: Text, scope: list[Column]) -> tuple[Text, list[Column]]:
         """The elements of a list of each row, in one of the ways to write it."""
-        value, alias = expression(self.dice, scope, Kind.LIST, 1), f"r{self._aliases}"
+        alias = f"r{self._aliases}"
         self._aliases += 1
+        if self.dice.chance(25):
+            return self._zipped(text, scope, alias)
+        value = expression(self.dice, scope, Kind.LIST, 1)
         element, place = Column(f"{alias}.x", Kind.INTEGER), Column(f"{alias}.i", Kind.INTEGER)
         counted = f"(SELECT x, i FROM UNNEST({value.duck}) WITH ORDINALITY AS z(x, i)) AS {alias}"
         forms = (
@@ -170,6 +173,20 @@ class FromMaker(ABC):
         )
         cql, duck, columns = self.dice.pick(forms)
         return text + Text(cql, duck), [*scope, *columns]
+
+    def _zipped(self, text: Text, scope: list[Column], alias: str) -> tuple[Text, list[Column]]:
+        """The elements of two lists side by side."""
+        one, two = expression(self.dice, scope, Kind.LIST, 1), expression(self.dice, scope, Kind.LIST, 1)
+        columns, counted, numbers = ["x", "y"], "", ""
+        if self.dice.chance(40):
+            columns, counted = ["x", "y", "i"], " WITH ORDINALITY"
+            longest = f"greatest(COALESCE(len({one.duck}), 0), COALESCE(len({two.duck}), 0))"
+            numbers = f", UNNEST(range(1, {longest} + 1)) AS i"
+        cql = f"UNNEST({one.cql}, {two.cql}){counted} AS {alias}({', '.join(columns)})"
+        duck = f"LATERAL (SELECT UNNEST({one.duck}) AS x, UNNEST({two.duck}) AS y{numbers}) AS {alias}"
+        before, behind = self.dice.pick(((" CROSS JOIN ", ""), (" LEFT JOIN ", " ON TRUE")))
+        added = [Column(f"{alias}.{name}", Kind.INTEGER) for name in columns]
+        return text + before + Text(cql, duck) + behind, [*scope, *added]
 
     def _on(self, left: Scope, right: Scope) -> Text:
         pairs = [(one.name, other.name) for one in left for other in right if one.kind is other.kind]

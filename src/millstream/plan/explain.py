@@ -62,7 +62,8 @@ def describe(node: lo.Node, domain: TimeDomain = PLAIN_TICKS) -> str:
         case lo.Project():
             return f"Project {', '.join(str(expression) for expression in node.expressions)}"
         case lo.Unnest():
-            words = f"Unnest {node.input.schema[-1].name}{' with places' * node.position}"
+            lists = ", ".join(field.name for field in node.input.schema[-node.lists :])
+            words = f"Unnest {lists}{' with places' * node.position}"
             return words + ", rows without elements too" * node.outer
         case lo.Join():
             return _join(node)
