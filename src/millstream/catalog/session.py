@@ -22,6 +22,7 @@ class Session:
         self.settings = Settings()
         self.catalog = CatalogOfObjects()
         self.code = UserCode()
+        self.is_query: Callable[[str], bool] = lambda name: False
         self.on_read: Callable[[Collection[str]], None] = lambda sources: None  # a query over them was planned
 
     def declare(self, declared: Declarations) -> None:
@@ -39,4 +40,4 @@ class Session:
     def binder(
         self, text: str, settings: Settings, parameters: Sequence[DataType] = (), *, ad_hoc: bool = False
     ) -> Binder:
-        return Binder(self.catalog, settings, text, self.code, parameters, ad_hoc=ad_hoc)
+        return Binder(self.catalog, settings, text, self.code, parameters, ad_hoc=ad_hoc, is_query=self.is_query)

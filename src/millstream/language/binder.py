@@ -6,7 +6,7 @@ the text with them written out.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import cast
@@ -86,8 +86,10 @@ class Binder:
         parameters: Sequence[types.DataType] = (),
         *,
         ad_hoc: bool = False,
+        is_query: Callable[[str], bool] = lambda name: False,
     ) -> None:
         self.catalog = catalog
+        self._is_query = is_query
         self.settings = settings
         self.text = text
         self.code = code or UserCode()
@@ -106,8 +108,9 @@ class Binder:
         with all_read(query, self.text), session_in(self.settings.timezone):
             bound = self.query(query, outermost=outermost)
         check_depth(bound.plan, place_of(query, self.text))
-        sorts = bool(bound.order) and self.ad_hoc
-        if bound.plan.kind == "relation" and is_monotonic(bound.plan) and not sorts:
+        # What is asked once is sorted as it is, and what it reads nothing for does not grow.
+        is_as_it_is = self.ad_hoc and (bool(bound.order) or not lo.sources(bound.plan))
+        if bound.plan.kind == "relation" and is_monotonic(bound.plan) and not is_as_it_is:
             if bound.order:
                 OrderClauses(query, self.text).refuse_of_stream()
             self._default("the query only ever grows: ISTREAM is applied to its result")
@@ -324,11 +327,10 @@ class Binder:
         definition = self.catalog.get(key)
         if definition is None:
             known = [d.name for d in self.catalog.values()] + list(self._tables)
-            raise NameError(
-                f'there is no stream, table or view called "{name}"',
-                hint=did_you_mean(name, [n for n in known if not n.startswith("_")]),
-                place=self._place(item),
-            )
+            hint = did_you_mean(name, [n for n in known if not n.startswith("_")])
+            if self._is_query(name):
+                hint = f"it is a standing query: to read what it says, CREATE VIEW {name} AS with its text"
+            raise NameError(f'there is no stream, table or view called "{name}"', hint=hint, place=self._place(item))
         self.reads.add(key)
         domain = definition.domain
         if domain is not None:

@@ -34,6 +34,7 @@ class StandingQueries:
     def __init__(self, engine: Engine, session: Session, planner: Planner, context: QueryContext) -> None:
         self._engine, self._session = engine, session
         self.registry = registry = Registry()
+        session.is_query = registry.__contains__
         self.choice = choice = SharingChoice(engine)
         self._modes = modes = Modes(engine)
         self._templates = templates = Templates(engine, session, registry, modes, choice, context)
