@@ -43,7 +43,7 @@ class StandingQueries:
         self.plans = LivePlans(engine, registry, choice, self._source_label)
         self.explaining = Explaining(engine, planner, choice, self.plans)
         self.registration = one = Registration(planner, registry, modes, choice, templates, context)
-        self.replanning = Replanning(planner, registry, modes, choice, one)
+        self.replanning = Replanning(planner, registry, modes, choice, one, templates, context)
         self.bulk = BulkRegistration(planner, registry, modes, choice, templates, none, one, named)
         recovered = TemplateRecovery(planner, modes, templates, none, named)
         self.recovery = Recovery(planner, registry, one, recovered, named, context, partial(self.drop, recorded=True))

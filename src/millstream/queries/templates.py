@@ -76,11 +76,17 @@ class GroupTemplate:
     def bound(self) -> BoundQuery:
         return self.planned.bound
 
+    def text_of(self, query: Query) -> str | None:
+        """As it was said; None of one that came with others."""
+        return self._row_of(query)[TEXT]  # type: ignore[no-any-return]
+
+    def _row_of(self, query: Query) -> dict[str, Any]:
+        tables = self.planned.planner.engine.groups.tables.rows(self.group)
+        return tables[self.shape.name].row(by_predicate=pl.col(QUERY) == query.number, named=True)
+
     def own(self, query: Query) -> BoundQuery:
         """A query as if it had come alone: its text and plan with its own constants."""
-        planner = self.planned.planner
-        tables = planner.engine.groups.tables.rows(self.group)
-        row = tables[self.shape.name].row(by_predicate=pl.col(QUERY) == query.number, named=True)
+        planner, row = self.planned.planner, self._row_of(query)
         if row[TEXT] is not None:
             with stored_text():
                 (statement,) = parse(row[TEXT])
