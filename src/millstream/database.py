@@ -26,7 +26,6 @@ from millstream.inspection.inspection import Inspector
 from millstream.inspection.run_report import RunReport
 from millstream.kernel.aggregation.aggregate_calls import UserAggregate
 from millstream.language.given_values import Given, with_values
-from millstream.queries.left_out import LeftOutElements
 from millstream.queries.planner import Planner
 from millstream.queries.registry import check_query_name
 from millstream.queries.results import results
@@ -72,7 +71,6 @@ class Database(EngineFacade):
         )
         self._queries = queries = StandingQueries(engine, session, planner, context)
         self._executor = Executor(engine, session, planner, queries, inputs, sinks, source_loop, external, pickler)
-        self._left_out = LeftOutElements(engine, session)
         self.inspection = Inspector(engine, session, planner, queries, sinks, system)
         self._on_close = on_close
         self._open()
@@ -80,23 +78,17 @@ class Database(EngineFacade):
     def _open(self) -> None:
         """Have what an earlier process declared: objects, then the queries that read them, then their sinks."""
         self._executor.recover()
-        self._left_out.recover()
-        self._queries.recovery.open()
+        self._queries.open()
         self._executor.sinks.recover()
         self.engine.commits.commit_pending()
         self.engine.backfills.on_published = self._flush_in_background
         self.engine.backfills.start()
         self.engine.on_epoch += [self._queries.replanning.notice, self.system.epoch]
-        self._queries.registry.on_change, self.sinks.on_delivery = self._queries_changed, self.system.delivery
-        self._left_out.notice("running", [*self._queries.registry])
-        self.sinks.before_deliveries = self._executor.after_statement = self._left_out.tell
+        self._queries.registry.on_change.append(self.system.queries)
+        self.sinks.on_delivery, self.sinks.before_deliveries = self.system.delivery, self._queries.left_out.catch_up
         self.system.states = lambda: not_running(self.engine, [*self._queries.registry])
         self.system.after_feeding = self._flush_in_background
         self.sinks.flush()
-
-    def _queries_changed(self, state: str, queries: Sequence[Query]) -> None:
-        self._left_out.notice(state, queries)
-        self.system.queries(state, queries)
 
     def _bring_up_to_now(self, sources: Collection[str]) -> None:
         """For those who read sources: clocks go on, and what was noticed can be read."""
@@ -119,9 +111,7 @@ class Database(EngineFacade):
         _check_mode(mode)
         if name is not None:
             check_query_name(name)
-        query = self._queries.registration.register_text(cql, name, mode)
-        self._left_out.tell()
-        return query
+        return self._queries.register(cql, name, mode)
 
     @overload
     def register_many(
@@ -147,13 +137,7 @@ class Database(EngineFacade):
         """
         _check_mode(mode or "eager")
         with self.life:
-            bulk = self._queries.bulk
-            try:
-                if template is None:
-                    return bulk.register(text, rows, names, mode or "eager")
-                return bulk.register_named(template, text, rows, names, mode)
-            finally:
-                self._left_out.tell()
+            return self._queries.register_many(text, rows, names, mode, template)
 
     def template(self, name: str) -> Template:
         """The template of a name, as `register_many` gave it; `ms.NameError` where there is none."""
@@ -168,7 +152,7 @@ class Database(EngineFacade):
     @under_way
     def _drop_template(self, name: str) -> None:
         self._executor.queries.drop_template(name)
-        self._left_out.tell()
+        self._queries.left_out.catch_up()
 
     def query(self, name: str) -> Query:
         """The standing query of a name; `ms.NameError` where there is none."""
@@ -200,7 +184,7 @@ class Database(EngineFacade):
     @under_way
     def drop_query(self, name: str) -> None:
         self._executor.queries.drop(name)
-        self._left_out.tell()
+        self._queries.left_out.catch_up()
 
     # Functions of users
 

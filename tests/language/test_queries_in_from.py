@@ -31,6 +31,6 @@ def test_a_standing_query_is_no_source() -> None:
 def test_what_reads_nothing_is_a_relation(text: str, columns: list[str], rows: list[tuple[int, ...]]) -> None:
     with ms.connect(engine="inprocess") as db:
         found = db.execute(text)
-        assert found.table.column_names == columns
+        assert found.arrow().column_names == columns
         assert found.fetchall() == rows
         assert db.register("SELECT 1 AS x").result().to_pylist() == [{"_ts": 0, "x": 1}]

@@ -35,7 +35,7 @@ _OPTIONS = Options()  # whatever the settings of queries are: it is one edge for
 
 
 @dataclass(frozen=True)
-class Order:
+class WindowOrder:
     """What windows of a stream go by: a column that must not fall, and the columns of the partition; perhaps of some of
     the elements only."""
 
@@ -65,16 +65,16 @@ class Order:
 
 
 class LeftOutElements:
-    """Has an edge for each order that windows of standing queries go by, and tells what that shows."""
+    """Has an edge for each order that windows of standing queries go by, and says what that shows."""
 
     def __init__(self, engine: Engine, session: Session) -> None:
         self._engine, self._session = engine, session
-        self._windows = Counter[Order]()  # queries that have such windows
-        self._of_queries: dict[str, frozenset[Order]] = {}
-        self._edges: dict[Order, str] = {}  # those that are shown
-        self._firsts: dict[Order, Mapping[str, int]] = {}  # since when there are elements for the first that came
-        self._looked: dict[Order, int] = {}  # how far nothing is to be told
-        self._last: tuple[BoundQuery | None, frozenset[Order]] = None, frozenset()
+        self._windows = Counter[WindowOrder]()  # queries that have such windows
+        self._of_queries: dict[str, frozenset[WindowOrder]] = {}
+        self._edges: dict[WindowOrder, str] = {}  # those that are shown
+        self._firsts: dict[WindowOrder, Mapping[str, int]] = {}  # since when there are elements for the first that came
+        self._looked: dict[WindowOrder, int] = {}  # how far nothing is to be told
+        self._last: tuple[BoundQuery | None, frozenset[WindowOrder]] = None, frozenset()
 
     # Which windows there are
 
@@ -100,7 +100,7 @@ class LeftOutElements:
                 for order in orders:
                     self._firsts.setdefault(order, dict(query.past.kept))
 
-    def _orders(self, query: Query) -> frozenset[Order]:
+    def _orders(self, query: Query) -> frozenset[WindowOrder]:
         bound = query.common
         if bound is not self._last[0]:  # those of a template have one
             found = {order for node in bound.plan.walk() if (order := _order_of(node)) is not None}
@@ -117,7 +117,7 @@ class LeftOutElements:
             for order in [order for order in self._windows if order not in self._edges]:
                 self._show(order)
 
-    def _show(self, order: Order) -> None:
+    def _show(self, order: WindowOrder) -> None:
         engine, session, plan = self._engine, self._session, self._plan(order)
         if plan is None:
             raise AssertionError(f"a window of {order.stream}, which is not there")
@@ -128,8 +128,8 @@ class LeftOutElements:
         engine.show([plan], _OPTIONS, declared.entries, firsts)
         session.declared, self._edges[order] = declared, edge
 
-    def _hide(self, order: Order) -> None:
-        self._tell_of(order)
+    def _hide(self, order: WindowOrder) -> None:
+        self._put_new(order)
         declared = self._session.declared.without(LEFT_OUT, order.name)
         self._engine.admitter.hide([self._edges[order]], declared.entries)
         self._session.declared = declared
@@ -137,23 +137,23 @@ class LeftOutElements:
         self._firsts.pop(order, None)
         self._looked.pop(order, None)
 
-    def _plan(self, order: Order) -> lo.Node | None:
+    def _plan(self, order: WindowOrder) -> lo.Node | None:
         definition = self._session.catalog.get(order.stream)
         return order.plan(definition) if isinstance(definition, StreamDefinition) else None
 
     # What they leave out
 
-    def tell(self) -> None:
+    def catch_up(self) -> None:
         """Put what has become known to be left out into the tables of such elements."""
         self.follow()
         for order in [*self._edges]:
-            self._tell_of(order)
+            self._put_new(order)
 
-    def _tell_of(self, order: Order) -> None:
+    def _put_new(self, order: WindowOrder) -> None:
         engine, edge = self._engine, self._edges[order]
         with engine.lock:
             snapshot, final = engine.snapshot, engine.sources.frontier(order.stream)
-            since = max(snapshot.progress(order.table).told.get(order.key, -1), self._looked.get(order, -1))
+            since = max(snapshot.progress(order.table).noted.get(order.key, -1), self._looked.get(order, -1))
             if final <= since or edge in engine.backfills or edge in snapshot.failures:
                 return
             found = engine.reader.segments(edge, snapshot, lambda extent: extent.has_elements(since, final))
@@ -162,25 +162,25 @@ class LeftOutElements:
                 self._put(order, pl.concat(wanted).sort(START, maintain_order=True), final)
             self._looked[order] = final
 
-    def _put(self, order: Order, rows: Batch, until: int) -> None:
+    def _put(self, order: WindowOrder, rows: Batch, until: int) -> None:
         engine, snapshot, stream = self._engine, self._engine.snapshot, self._session.catalog[order.stream]
         if not isinstance(stream, StreamDefinition):
             raise AssertionError(f"{stream.name} is no stream")
         table = snapshot.progress(order.table)
         at = max(snapshot.clock + 1, table.last_change)
-        told = inserted(_as_rows(order, rows, stream, stream.domain).to_arrow(), at)
+        rows_of_table = inserted(_as_rows(order, rows, stream, stream.domain).to_arrow(), at)
         progress = snapshot.progress(order.stream)
         engine.epoch(
-            {order.table: engine.sources.part(order.table, told)},
+            {order.table: engine.sources.part(order.table, rows_of_table)},
             {
-                order.table: replace(table, last_change=at, told={**table.told, order.key: until}),
+                order.table: replace(table, last_change=at, noted={**table.noted, order.key: until}),
                 order.stream: replace(progress, malformed=progress.malformed + rows.height),
             },
             snapshot.clock,
         )
 
 
-def _as_rows(order: Order, rows: Batch, stream: StreamDefinition, domain: TimeDomain) -> pl.DataFrame:
+def _as_rows(order: WindowOrder, rows: Batch, stream: StreamDefinition, domain: TimeDomain) -> pl.DataFrame:
     """The elements as texts, and why each was left out."""
     names, columns = [field.name for field in stream.columns], value_columns(len(stream.columns) + 1)
     by = ", ".join(names[index] for index in order.partition)
@@ -191,7 +191,7 @@ def _as_rows(order: Order, rows: Batch, stream: StreamDefinition, domain: TimeDo
     return pl.DataFrame([raw, said])
 
 
-def _order_of(node: lo.Node) -> Order | None:
+def _order_of(node: lo.Node) -> WindowOrder | None:
     """What a window of a base stream goes by, if it goes by a column."""
     if not isinstance(node, lo.Window) or not isinstance(node.window, RangeOn) or not is_base(node.input):
         return None
@@ -201,9 +201,9 @@ def _order_of(node: lo.Node) -> Order | None:
         read = read.input
     if not isinstance(read, lo.StreamScan):
         raise AssertionError("a base stream that is none")
-    return Order(read.name, node.window.column, node.window.partition, tuple(samples))
+    return WindowOrder(read.name, node.window.column, node.window.partition, tuple(samples))
 
 
-def _order_in(entry: Entry) -> Order:
+def _order_in(entry: Entry) -> WindowOrder:
     samples = tuple((percent, seed) for percent, seed in entry["samples"])
-    return Order(entry["stream"], entry["column"], tuple(entry["partition"]), samples)
+    return WindowOrder(entry["stream"], entry["column"], tuple(entry["partition"]), samples)

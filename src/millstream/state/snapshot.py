@@ -37,7 +37,7 @@ class SourceProgress:
     cut: int = 0
     skipped_files: int = 0
     drift: Mapping[str, int] = field(default_factory=dict)
-    told: Mapping[str, int] = field(default_factory=dict)
+    noted: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

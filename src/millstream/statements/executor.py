@@ -65,7 +65,7 @@ class Executor:
         self._describe = DescribeStatements(engine, session, planner, queries, sinks)
         self._existing = Existing(session, planner, queries, sinks)
         self._cascade = Cascade(session, queries, sinks, self.queries, self.sinks, self.objects)
-        self.after_statement: Callable[[], None] = lambda: None
+        self._catch_up = queries.left_out.catch_up
         self._replacing = Replacing(engine, session, planner, queries, sinks, self.queries, self.sinks, self.objects)
 
     def execute(self, text: str, *, again: bool = False) -> Result:
@@ -76,7 +76,7 @@ class Executor:
             self._changes.insert_all(run[:-1])
             instead = self._existing.instead(run[-1], again=again)
             result = self._run(run[-1]) if instead is None else instead
-            self.after_statement()
+            self._catch_up()
             there += [instead.message] if again and instead is not None else []
         return replace(result, notices=(*there, *result.notices)) if there else result
 
