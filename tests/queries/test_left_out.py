@@ -120,16 +120,23 @@ def test_it_survives_kill_9_between_the_epoch_and_its_telling(tmp_path: Path) ->
             assert _told(db) == _expected(ROWS, ON_C, by_k=False, until=16)
 
 
-def test_alter_and_rename_keep_what_was_told() -> None:
-    with ms.connect(engine="inprocess") as db:
+def test_streams_are_altered_under_windows(tmp_path: Path) -> None:
+    with ms.connect(tmp_path / "db", engine="inprocess") as db:
         db.execute(STREAM)
-        query = db.register("SELECT k FROM S [RANGE 2 ON c]")
+        first = db.register("SELECT k FROM S [RANGE 2 ON c]")
         db.insert("S", ROWS)
-        told = _told(db)
-        query.drop()
-        db.execute("ALTER STREAM S RENAME TO T; ALTER STREAM T RENAME TO S")
-        db.register("SELECT k FROM S [RANGE 2 ON c]")
-        assert _told(db) == told
+        db.execute("ALTER STREAM S ADD COLUMN note STRING; ALTER STREAM S RENAME COLUMN c TO number")
+        db.execute("ALTER STREAM S RENAME TO P")
+    with ms.connect(tmp_path / "db", engine="inprocess") as db:
+        db.register("SELECT k FROM P [RANGE 7 ON number]")
+        db.execute("INSERT INTO P VALUES (1, 1, 'x', 21); ADVANCE TO 30")
+        told = db.execute("SELECT raw, reason FROM P._malformed").fetchall()
+        assert len(told) == _expected(ROWS, ON_C, by_k=False, until=16).total() + 1
+        assert told[-1][-1] == "at 21: number is 1, after 99; in [RANGE .. ON number] it must not fall"
+        assert told[-1][-2].startswith('{"k":1,"number":1')
+        db.query(first.name).drop()
+        db.execute("INSERT INTO P VALUES (1, 1, 'y', 31); ADVANCE TO 40")
+        assert len(db.execute("SELECT raw FROM P._malformed").fetchall()) == len(told) + 1
 
 
 def test_values_of_all_types_are_shown() -> None:

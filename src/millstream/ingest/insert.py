@@ -17,7 +17,7 @@ from millstream.engine.epochs.parts import FILES, LATE, MALFORMED, late_key, lat
 from millstream.errors import BindError, InputError, Place
 from millstream.ingest.landed import FILE_COLUMNS, MALFORMED_COLUMNS, LandedBatch, table_parts, with_drift
 from millstream.ingest.table_rows import InsertResult, TableRows, check_files_key
-from millstream.ingest.typed_rows import repeated, typed_pieces
+from millstream.ingest.typed_rows import as_altered, repeated, typed_pieces
 from millstream.kernel.step_limits import limited
 from millstream.language import statements as st
 from millstream.language.instants import constant, instant
@@ -25,7 +25,7 @@ from millstream.language.syntax import place_of
 from millstream.language.values import insert_rows, plain_rows, positions_of
 from millstream.plan.definitions import StreamDefinition, TableDefinition, TimeDomain
 from millstream.state.snapshot import Catalog, SourceProgress
-from millstream.types import Field, Schema
+from millstream.types import Field, Schema, columns_at_first
 
 
 class Inputs:
@@ -45,13 +45,15 @@ class Inputs:
     ) -> InsertResult:
         """Rows of a stream, or changes of a table that is fed by them, piece by piece; `check` is told how much it is
         so far."""
-        stream = target if isinstance(target, StreamDefinition) else target.feed
-        owner, most = f"{kind_of(target)} {stream.name}", self.engine.limits.value_bytes
-        table = typed_pieces(pieces, stream.input_columns, owner, most, check, target.rules)
+        given, most = _columns_given(target), self.engine.limits.value_bytes
+        table = typed_pieces(pieces, given, f"{kind_of(target)} {target.name}", most, check, target.rules)
         if isinstance(target, TableDefinition):
             table = tables.with_operations(table, target)
-        key = stream.name.lower()
         with self.engine.lock:
+            before, target = target, self.catalog.now(target)
+            table = as_altered(table, before.columns, target.columns, target.rules)
+            stream = target if isinstance(target, StreamDefinition) else target.feed
+            key = stream.edge
             progress = self.by_the_clock(stream, self.engine.snapshot.progress(key))
             arrival = admit(stream, pl.DataFrame(table), progress, self.clock_tick(stream))
             clock = max(self.engine.snapshot.clock, arrival.progress.heartbeat)
@@ -65,7 +67,7 @@ class Inputs:
 
     def read_table(self, table: TableDefinition, landed: LandedBatch, catalog: Catalog) -> None:
         """A table's rows from its files, there from tick 0 on; declared by the same commit."""
-        key, rejected = table.name.lower(), f"{table.name.lower()}.{MALFORMED}"
+        key, rejected = table.edge, f"{table.edge}.{MALFORMED}"
         arrived = {
             key: table_parts(landed.parts, table.columns, 0),
             rejected: table_parts(landed.malformed, MALFORMED_COLUMNS, 0),
@@ -83,7 +85,7 @@ class Inputs:
 
     def late_instant(self, stream: StreamDefinition, clock: int) -> int:
         """When elements that come too late now enter the table of those."""
-        return max(clock + 1, self.engine.snapshot.progress(late_key(stream.name.lower())).last_change)
+        return max(clock + 1, self.engine.snapshot.progress(late_key(stream.edge)).last_change)
 
     def advance(self, streams: Iterable[StreamDefinition], to: Any, place: Place | None = None) -> None:
         with self.engine.lock:
@@ -91,8 +93,8 @@ class Inputs:
             reached = [instant(to, TimeDomain(None), place)] if isinstance(to, int) else []
             for stream in streams:
                 tick = instant(to, stream.domain, place)
-                current = self.engine.snapshot.progress(stream.name.lower())
-                progress[stream.name.lower()] = replace(current, heartbeat=max(current.heartbeat, tick))
+                current = self.engine.snapshot.progress(stream.edge)
+                progress[stream.edge] = replace(current, heartbeat=max(current.heartbeat, tick))
                 reached.append(tick)
             if not reached:
                 raise InputError(f"{to!r} is not an instant", hint="give a number of ticks", place=place)
@@ -115,7 +117,7 @@ class Inputs:
         return [
             (stream, tick)
             for stream, tick in found
-            if tick is not None and self.engine.snapshot.progress(stream.name.lower()).heartbeat < tick
+            if tick is not None and self.engine.snapshot.progress(stream.edge).heartbeat < tick
         ]
 
     def clock_tick(self, stream: StreamDefinition) -> int | None:
@@ -237,9 +239,12 @@ def files_key(source: str) -> str:
 
 
 def late_table(stream: StreamDefinition) -> TableDefinition:
-    """The stream's late elements: its columns, and the instant that each came too late for."""
-    columns = (*stream.columns, Field("_ts", stream.domain.type))
-    return TableDefinition(f"{stream.name}.{LATE}", columns, (), "APPEND ONLY", domain=stream.domain)
+    """The stream's late elements: its columns, and the instant that each came too late for; then columns that were
+    added later, so that who reads the others finds them where they were."""
+    first = columns_at_first(stream.columns)
+    columns = (*stream.columns[:first], Field("_ts", stream.domain.type), *stream.columns[first:])
+    name, edge = f"{stream.name}.{LATE}", late_key(stream.edge)
+    return TableDefinition(name, columns, (), "APPEND ONLY", domain=stream.domain, identity=edge)
 
 
 def malformed_table(table: TableDefinition) -> TableDefinition:
@@ -247,5 +252,5 @@ def malformed_table(table: TableDefinition) -> TableDefinition:
     if table.log is None:
         raise AssertionError(f"table {table.name} is not declared CHANGES BY")
     log = replace(table.log, malformed=True)
-    columns = table.feed.columns
-    return TableDefinition(f"{table.name}.{MALFORMED}", columns, (), "APPEND ONLY", domain=table.domain, log=log)
+    columns, name, edge = table.feed.columns, f"{table.name}.{MALFORMED}", f"{table.edge}.{MALFORMED}"
+    return TableDefinition(name, columns, (), "APPEND ONLY", domain=table.domain, log=log, identity=edge)

@@ -62,9 +62,9 @@ class Epochs:
             return {}
         found = {}
         for definition in self._session.catalog.feeds():
-            key = definition.name.lower()
+            key = definition.edge
             lag = lag_seconds(definition, snapshot.progress(key).heartbeat, now)
-            if lag is not None and not is_system(key) and 0 < settings.of_stream(key).max_lag < lag:
+            if lag is not None and not is_system(key) and 0 < settings.of_stream(definition.name.lower()).max_lag < lag:
                 found[definition.name] = lag
         return found
 

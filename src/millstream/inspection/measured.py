@@ -68,7 +68,7 @@ def measured(engine: Engine, session: Session, queries: StandingQueries, sinks: 
 
 
 def _stream(stream: StreamDefinition, snapshot: Snapshot, now: float) -> dict[str, float | None]:
-    key = stream.name.lower()
+    key = stream.edge
     progress = snapshot.progress(key)
     counted: dict[str, float | None] = {name: float(getattr(progress, name)) for name in _COUNTED}
     lag = lag_seconds(stream, progress.heartbeat, now)

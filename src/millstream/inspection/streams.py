@@ -41,7 +41,7 @@ class StreamReports:
         return [self._about(each, snapshot, now) for each in sorted(shown, key=lambda d: "." in d.name)]
 
     def _about(self, definition: StreamDefinition | TableDefinition, snapshot: Snapshot, now: float) -> dict[str, Any]:
-        key = definition.name.lower()
+        key = definition.edge
         progress, measure = snapshot.progress(key), self._engine.reports.measures.get(key)
         files, domain = snapshot.history.get(key, ()), definition.domain
         has_heartbeat = key in self._engine.sources and self._engine.sources.has_heartbeat(key)
@@ -76,7 +76,7 @@ class StreamReports:
         table = self._catalog.get(f"{source.name.lower()}.{kept}")
         if table is None:
             return pa.table({})  # all that is put into it can be read
-        key, schema = table.name.lower(), table.columns
+        key, schema = table.edge, table.columns
         return self._engine.commits.read(lambda snapshot: self._read(key, schema, snapshot, limit))
 
     def _read(self, key: str, schema: Schema, snapshot: Snapshot, limit: int) -> pa.Table:

@@ -16,6 +16,7 @@ from typing import Any
 
 import polars as pl
 
+from millstream.catalog.alterations import AS_OF
 from millstream.catalog.entries import LEFT_OUT, Entry
 from millstream.catalog.session import Session
 from millstream.engine.engine import Engine
@@ -23,10 +24,10 @@ from millstream.engine.epochs.parts import MALFORMED
 from millstream.engine.epochs.table_changes import inserted
 from millstream.kernel.batch import START, Batch, value_columns
 from millstream.kernel.windows.time import RangeOn
-from millstream.language.binder import BoundQuery
+from millstream.language.binder import BoundQuery, scan_of
 from millstream.plan import nodes as lo
 from millstream.plan.algebra.imposed_windows import is_base
-from millstream.plan.definitions import StreamDefinition, TimeDomain
+from millstream.plan.definitions import StreamDefinition
 from millstream.plan.lowering.options import Options
 from millstream.queries.reasons import as_texts, reasons
 from millstream.query import Query
@@ -58,10 +59,18 @@ class WindowOrder:
         return f"{self.stream}.{MALFORMED}"
 
     def plan(self, stream: StreamDefinition) -> lo.Node:
-        read: lo.Node = lo.StreamScan(self.stream, stream.columns, stream.name)
+        read: lo.Node = scan_of(stream)
         for percent, seed in self.samples:
             read = lo.Sample(read, percent, seed)
         return lo.Window(read, RangeOn(self.column, 0, partition=self.partition, left_out=True))
+
+
+@dataclass(frozen=True)
+class Shown:
+    """Where what is left out is shown, with so many of the stream's columns: those that it had then."""
+
+    edge: str
+    columns: int
 
 
 class LeftOutElements:
@@ -71,7 +80,7 @@ class LeftOutElements:
         self._engine, self._session = engine, session
         self._windows = Counter[WindowOrder]()  # queries that have such windows
         self._of_queries: dict[str, frozenset[WindowOrder]] = {}
-        self._edges: dict[WindowOrder, str] = {}  # those that are shown
+        self._edges: dict[WindowOrder, Shown] = {}
         self._firsts: dict[WindowOrder, Mapping[str, int]] = {}  # since when there are elements for the first that came
         self._looked: dict[WindowOrder, int] = {}  # how far nothing is to be told
         self._last: tuple[BoundQuery | None, frozenset[WindowOrder]] = None, frozenset()
@@ -82,12 +91,12 @@ class LeftOutElements:
         """Go on with the edges that an earlier process had, where they are made as they were."""
         for entry in [e for e in self._session.declared.entries if e["kind"] == LEFT_OUT]:
             order = _order_in(entry)
-            plan = self._plan(order)
+            plan = self._plan(order, entry.get(AS_OF, 0))
             if plan is None or self._engine.plans.edge_of(plan, _OPTIONS) != entry["edge"]:
                 self._session.declared = self._session.declared.replacing(entry)
             else:
                 self._engine.attach(plan, _OPTIONS, entry["firsts"])
-                self._edges[order] = entry["edge"]
+                self._edges[order] = Shown(entry["edge"], len(plan.schema) - 1)
 
     def notice(self, state: str, queries: Sequence[Query]) -> None:
         """Queries have come or gone."""
@@ -118,28 +127,30 @@ class LeftOutElements:
                 self._show(order)
 
     def _show(self, order: WindowOrder) -> None:
-        engine, session, plan = self._engine, self._session, self._plan(order)
+        engine, session, plan = self._engine, self._session, self._plan(order, None)
         if plan is None:
             raise AssertionError(f"a window of {order.stream}, which is not there")
         edge, firsts = engine.plans.edge_of(plan, _OPTIONS), self._firsts.get(order, {})
         content: dict[str, Any] = {"edge": edge, "firsts": dict(firsts), "stream": order.stream, "column": order.column}
-        content |= {"partition": order.partition, "samples": order.samples}
+        content |= {"partition": order.partition, "samples": order.samples, **session.alterations.entry()}
         declared = session.declared.with_entry(LEFT_OUT, order.name, **content)
         engine.show([plan], _OPTIONS, declared.entries, firsts)
-        session.declared, self._edges[order] = declared, edge
+        session.declared, self._edges[order] = declared, Shown(edge, len(plan.schema) - 1)
 
     def _hide(self, order: WindowOrder) -> None:
         self._put_new(order)
         declared = self._session.declared.without(LEFT_OUT, order.name)
-        self._engine.admitter.hide([self._edges[order]], declared.entries)
+        self._engine.admitter.hide([self._edges[order].edge], declared.entries)
         self._session.declared = declared
         del self._edges[order]
         self._firsts.pop(order, None)
         self._looked.pop(order, None)
 
-    def _plan(self, order: WindowOrder) -> lo.Node | None:
-        definition = self._session.catalog.get(order.stream)
-        return order.plan(definition) if isinstance(definition, StreamDefinition) else None
+    def _plan(self, order: WindowOrder, as_of: int | None) -> lo.Node | None:
+        """By what the stream is now, or was when there were so many alterations."""
+        known = self._session.alterations.definitions(as_of).values()
+        found = next((each for each in known if each.edge == order.stream), None)
+        return order.plan(found) if isinstance(found, StreamDefinition) else None
 
     # What they leave out
 
@@ -150,7 +161,7 @@ class LeftOutElements:
             self._put_new(order)
 
     def _put_new(self, order: WindowOrder) -> None:
-        engine, edge = self._engine, self._edges[order]
+        engine, edge = self._engine, self._edges[order].edge
         with engine.lock:
             snapshot, final = engine.snapshot, engine.sources.frontier(order.stream)
             since = max(snapshot.progress(order.table).noted.get(order.key, -1), self._looked.get(order, -1))
@@ -163,12 +174,12 @@ class LeftOutElements:
             self._looked[order] = final
 
     def _put(self, order: WindowOrder, rows: Batch, until: int) -> None:
-        engine, snapshot, stream = self._engine, self._engine.snapshot, self._session.catalog[order.stream]
+        engine, snapshot, stream = self._engine, self._engine.snapshot, self._session.catalog.of_edge(order.stream)
         if not isinstance(stream, StreamDefinition):
-            raise AssertionError(f"{stream.name} is no stream")
+            raise AssertionError(f"{order.stream} is no stream")
         table = snapshot.progress(order.table)
         at = max(snapshot.clock + 1, table.last_change)
-        rows_of_table = inserted(_as_rows(order, rows, stream, stream.domain).to_arrow(), at)
+        rows_of_table = inserted(_as_rows(order, rows, stream, self._edges[order].columns).to_arrow(), at)
         progress = snapshot.progress(order.stream)
         engine.epoch(
             {order.table: engine.sources.part(order.table, rows_of_table)},
@@ -180,14 +191,14 @@ class LeftOutElements:
         )
 
 
-def _as_rows(order: WindowOrder, rows: Batch, stream: StreamDefinition, domain: TimeDomain) -> pl.DataFrame:
+def _as_rows(order: WindowOrder, rows: Batch, stream: StreamDefinition, width: int) -> pl.DataFrame:
     """The elements as texts, and why each was left out."""
-    names, columns = [field.name for field in stream.columns], value_columns(len(stream.columns) + 1)
+    names, columns = [field.name for field in stream.columns[:width]], value_columns(width + 1)
     by = ", ".join(names[index] for index in order.partition)
     window = f"[{f'PARTITION BY {by} ' if by else ''}RANGE .. ON {names[order.column]}]"
     raw = as_texts(rows.select(pl.col(one).alias(name) for one, name in zip(columns, names, strict=False)))
     value, greatest = rows[columns[order.column]], rows[columns[-1]]
-    said = reasons(names[order.column], value, greatest, rows[START], domain, window)
+    said = reasons(names[order.column], value, greatest, rows[START], stream.domain, window)
     return pl.DataFrame([raw, said])
 
 

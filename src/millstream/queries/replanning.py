@@ -241,7 +241,7 @@ class Replanning:
             if self.is_moving(query) or query.is_filling or query.error is not None:
                 return "stays: it is not running"
             settings = self._session.settings_of(entry).with_value(name, value)
-            planner = self._planner.under(settings).ordering_joins(ORDERED in entry)
+            planner = self._planner.of(entry).under(settings).ordering_joins(ORDERED in entry)
             with stored_text():
                 planned = planner.plan(entry["text"], statement_of(entry["text"]).query)
             new = self._replacement(query, entry, planned)
@@ -306,7 +306,7 @@ class Replanning:
         return self._known.have_changed(query.name.lower(), known, before)
 
     def _planned(self, entry: Entry, statistics: Statistics | None) -> Planned:
-        planner = self._planner.under(self._session.settings_of(entry)).ordering_joins()
+        planner = self._planner.of(entry).ordering_joins()
         given = None if statistics is None else statistics_entry(statistics)
         with stored_text():
             return planner.plan(entry["text"], statement_of(entry["text"]).query, statistics=given)

@@ -66,7 +66,7 @@ class Executor:
         self._existing = Existing(session, planner, queries, sinks)
         self._cascade = Cascade(session, queries, sinks, self.queries, self.sinks, self.objects)
         self._catch_up = queries.left_out.catch_up
-        self._replacing = Replacing(engine, session, planner, queries, sinks, self.queries, self.sinks, self.objects)
+        self._replacing = Replacing(engine, session, planner, queries, sinks, self.queries, self.sinks)
 
     def execute(self, text: str, *, again: bool = False) -> Result:
         """Run all statements of a text; gives the last one's result. A text that may have been run before leaves alone

@@ -118,7 +118,7 @@ class SystemStreams:
 
     def _stream_row(self, report: EpochReport, source: str, at: int) -> Row:
         progress, before = report.after.progress(source), report.before.progress(source)
-        definition = self._catalog.get(source)
+        definition = self._catalog.of_edge(source)
         lag = lag_seconds(definition, progress.heartbeat, at / 1e6)
         return (
             source if definition is None else definition.name,
