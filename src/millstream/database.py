@@ -21,16 +21,18 @@ from millstream.engine.life import under_way
 from millstream.errors import BindError
 from millstream.ingest.external import External
 from millstream.ingest.insert import Inputs
+from millstream.ingest.insert_keys import checked_key
 from millstream.ingest.table_rows import InsertResult
 from millstream.inspection.inspection import Inspector
 from millstream.inspection.run_report import RunReport
 from millstream.kernel.aggregation.aggregate_calls import UserAggregate
+from millstream.kernel.step_limits import wanted_for_good
 from millstream.language.given_values import Given, with_values
 from millstream.queries.planner import Planner
 from millstream.queries.registry import check_query_name
 from millstream.queries.results import results
 from millstream.queries.standing import StandingQueries
-from millstream.queries.states import not_running
+from millstream.queries.states import not_running, tell_put_aside
 from millstream.query import Query, QueryContext, Template
 from millstream.settings import Settings
 from millstream.statements.executor import Executor
@@ -78,13 +80,15 @@ class Database(EngineFacade):
     def _open(self) -> None:
         """Have what an earlier process declared: objects, then the queries that read them, then their sinks."""
         self._executor.recover()
-        self._queries.recovery.open()
+        self._queries.open()
         self._executor.sinks.recover()
         self.engine.commits.commit_pending()
         self.engine.backfills.on_published = self._flush_in_background
         self.engine.backfills.start()
+        self.engine.on_epoch += [lambda report: tell_put_aside(self.engine, self._queries.registry)]
         self.engine.on_epoch += [self._queries.replanning.notice, self.system.epoch]
-        self._queries.registry.on_change, self.sinks.on_delivery = self.system.queries, self.system.delivery
+        self._queries.registry.on_change.append(self.system.queries)
+        self.sinks.on_delivery, self.sinks.before_deliveries = self.system.delivery, self._queries.left_out.catch_up
         self.system.states = lambda: not_running(self.engine, [*self._queries.registry])
         self.system.after_feeding = self._flush_in_background
         self.sinks.flush()
@@ -110,7 +114,7 @@ class Database(EngineFacade):
         _check_mode(mode)
         if name is not None:
             check_query_name(name)
-        return self._queries.registration.register_text(cql, name, mode)
+        return self._queries.register(cql, name, mode)
 
     @overload
     def register_many(
@@ -136,9 +140,7 @@ class Database(EngineFacade):
         """
         _check_mode(mode or "eager")
         with self.life:
-            if template is None:
-                return self._queries.bulk.register(text, rows, names, mode or "eager")
-            return self._queries.bulk.register_named(template, text, rows, names, mode)
+            return self._queries.register_many(text, rows, names, mode, template)
 
     def template(self, name: str) -> Template:
         """The template of a name, as `register_many` gave it; `ms.NameError` where there is none."""
@@ -153,6 +155,7 @@ class Database(EngineFacade):
     @under_way
     def _drop_template(self, name: str) -> None:
         self._executor.queries.drop_template(name)
+        self._queries.left_out.catch_up()
 
     def query(self, name: str) -> Query:
         """The standing query of a name; `ms.NameError` where there is none."""
@@ -184,6 +187,7 @@ class Database(EngineFacade):
     @under_way
     def drop_query(self, name: str) -> None:
         self._executor.queries.drop(name)
+        self._queries.left_out.catch_up()
 
     # Functions of users
 
@@ -213,21 +217,26 @@ class Database(EngineFacade):
     # Rows, time and sinks
 
     @under_way
-    def insert(self, name: str, rows: Any) -> InsertResult:
+    def insert(self, name: str, rows: Any, key: str | None = None) -> InsertResult:
         """Add rows to a stream, or changes to a table declared CHANGES BY. All of them or none.
 
-        Rows are tuples, dicts, or a pyarrow, polars or pandas table.
-        """
-        return self.insert_pieces(name, [rows])
+        Rows are tuples, dicts, or a pyarrow, polars or pandas table. With a key they count once: sent again within a
+        day they change nothing, and give what the first gave. Other rows with that key are refused."""
+        return self.insert_pieces(name, [rows], key=key)
 
     @under_way
     def insert_pieces(
-        self, name: str, pieces: Iterable[Any], check: Callable[[int, int], None] = lambda rows, size: None
+        self,
+        name: str,
+        pieces: Iterable[Any],
+        check: Callable[[int, int], None] = lambda rows, size: None,
+        key: str | None = None,
     ) -> InsertResult:
         """The same for rows that come in pieces, each of which is given up before the next one comes: all of them or
         none. `check` is told the rows and bytes so far, and may raise."""
-        outcome = self.inputs.insert(self.catalog.fed_by_rows(name), pieces, check)
-        self.sinks.flush()
+        outcome = self.inputs.insert(self.catalog.fed_by_rows(name), pieces, check, checked_key(key))
+        with wanted_for_good():  # the rows are committed, whoever has gone
+            self.sinks.flush()
         return outcome
 
     @under_way
@@ -281,6 +290,7 @@ class Database(EngineFacade):
 
     def _flush_in_background(self) -> None:
         """Serve the sinks in the thread that works through the past."""
+        tell_put_aside(self.engine, self._queries.registry)
         if not self.life.is_closing:
             with self.life:
                 self.sinks.flush()

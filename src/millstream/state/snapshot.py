@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, astuple, dataclass, field, replace
 from typing import Any, TypeVar
 
 Names = tuple[str, ...]
@@ -23,7 +23,8 @@ class SparkBatch:
 class SourceProgress:
     """A stream or table: how far it is final, how many rows it was offered, its last change, its last Spark batch, the
     last instant of which elements may have been shed, and the instant before which its history counts as gone (0 where
-    nothing is); of files, how many were passed over, and in how many which column was missing or extra."""
+    nothing is); of files, how many were passed over, and in how many which column was missing or extra. Of a table of
+    what could not be taken, up to which instants it has what windows leave out, by what these go by."""
 
     heartbeat: int = -1
     arrived: int = 0
@@ -36,6 +37,7 @@ class SourceProgress:
     cut: int = 0
     skipped_files: int = 0
     drift: Mapping[str, int] = field(default_factory=dict)
+    noted: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,17 @@ class SinkCursor:
     offered: int = -1
     start: int = -1
     spans: tuple[tuple[str, int, int, int], ...] = ()  # part, numbers from .. to - 1, instant
+
+
+@dataclass(frozen=True)
+class KeyedInsert:
+    """An insert that had a key: which rows it had, as a digest, when it came, and what it was answered."""
+
+    key: str
+    digest: str
+    at: float  # seconds since 1970
+    accepted: int
+    late: int
 
 
 @dataclass(frozen=True)
@@ -128,6 +141,7 @@ class Snapshot:
     query_tables: Mapping[str, QueryTable] = field(default_factory=dict)  # per step that selects for a group
     backfills: Names = ()  # edges that queries show and whose past is still being worked through
     runs: Mapping[str, RunProgress] = field(default_factory=dict)  # how far that is, by the first edge of each run
+    inserts: Mapping[str, tuple[KeyedInsert, ...]] = field(default_factory=dict)  # with keys, by what they go with
     catalog: Catalog = ()  # what was declared, in order; opaque here
 
     def progress(self, source: str) -> SourceProgress:
@@ -199,6 +213,10 @@ class Snapshot:
 
     def without_failures(self, steps: Collection[str]) -> Snapshot:
         return replace(self, failures=_without(self.failures, steps))
+
+    def with_inserts(self, inserts: Mapping[str, tuple[KeyedInsert, ...]] | None) -> Snapshot:
+        """With other keys of inserts, or with those that there are."""
+        return self if inserts is None else replace(self, inserts=inserts)
 
     def with_sink(self, sink: str, cursor: SinkCursor) -> Snapshot:
         return replace(self, sinks={**self.sinks, sink: cursor})
@@ -303,6 +321,7 @@ SECTIONS: Mapping[str, Callable[[Any], object]] = {
     "queries": _as_it_is,
     "query_tables": lambda table: _table_entry(table),
     "runs": asdict,
+    "inserts": lambda inserts: [astuple(insert) for insert in inserts],
 }
 
 
@@ -374,4 +393,5 @@ _READ: Mapping[str, Callable[[Any], Any]] = {
     "queries": _as_it_is,
     "query_tables": _query_table,
     "runs": _run,
+    "inserts": lambda inserts: tuple(KeyedInsert(*insert) for insert in inserts),
 }

@@ -150,9 +150,8 @@ class MemoryStore:
         return frame if wanted is None else frame.filter(wanted)
 
     def bounds(self, name: str, columns: Iterable[str]) -> Mapping[str, tuple[Any, Any] | None]:
-        frame = self.read(name)
-        found = ((column, frame[column].min(), frame[column].max()) for column in columns)
-        return {column: None if least is None else (least, greatest) for column, least, greatest in found}
+        known = _bounds_of(self.read(name))
+        return {column: known.get(column) for column in columns}
 
     def limit(self, budget: int | None) -> None:
         self.pool.limit(budget)
@@ -310,12 +309,22 @@ class DirectoryStore:
         return self._load(name) if kept is None else kept
 
     def _load(self, name: str) -> pl.DataFrame:
+        return unpacked(_table(self._checked_segment(name)))
+
+    def _checked_segment(self, name: str) -> pa.Buffer:
         segment = self._mapped(name)
         file, place, _, expected = _parsed(name)
         if checksum(memoryview(segment)) != expected:
             path = self.segments / file
             raise damaged(path, f"the checksum of the segment at byte {place} does not agree with what it holds")
-        return unpacked(_table(segment))
+        return segment
+
+    def verify(self, name: str) -> None:
+        """Raise where there is not what a name says."""
+        if "@" in name:
+            self._checked_segment(name)
+        else:
+            self._checked(name)
 
     def _mapped(self, name: str) -> pa.Buffer:
         file, place, length, _ = _parsed(name)
@@ -425,9 +434,8 @@ class DirectoryStore:
         """Refuse a directory in which something is missing: that of half a copy, say."""
         needed: dict[Path, int] = {}
         for name in names:
-            _, place, length, _ = _parsed(name) if "@" in name else ("", 0, 0, "")
             path = self._path(name)
-            needed[path] = max(needed.get(path, 0), place + length)
+            needed[path] = max(needed.get(path, 0), self.end(name))
         sizes: dict[Path, int] = {}
         for path in self._files():
             with suppress(FileNotFoundError):  # removed by an owner that does not know yet that it is none any more
@@ -437,6 +445,11 @@ class DirectoryStore:
             reason = "is missing" if lacking[0] not in sizes else "is not all there"
             more = f", and {len(lacking) - 1} more" if len(lacking) > 1 else ""
             raise damaged(self.directory, f"{lacking[0].relative_to(self.directory)} {reason}{more}")
+
+    def end(self, name: str) -> int:
+        """How long the file of a name is at least."""
+        _, place, length, _ = _parsed(name) if "@" in name else ("", 0, 0, "")
+        return place + length
 
     def paths(self, names: Iterable[str]) -> Iterator[Path]:
         """The files that names lie in."""
@@ -497,7 +510,8 @@ class _TaskOfThread(threading.local):
 
 
 def _bounds_of(frame: pl.DataFrame) -> dict[str, tuple[Any, Any] | None]:
-    found = ((column.name, column.min(), column.max()) for column in frame.get_columns())
+    single = [column for column in frame.get_columns() if not column.dtype.is_nested()]  # lists have no order
+    found = ((column.name, column.min(), column.max()) for column in single)
     return {name: None if least is None else (least, greatest) for name, least, greatest in found}
 
 
