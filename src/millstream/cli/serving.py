@@ -66,7 +66,7 @@ def serve(
         stop.again()
         try:
             if tracing is not None:
-                opened.inspection.trace(tracing)
+                opened.inspection.trace(tracing.tracer)
             limits = ServiceLimits(
                 request_bytes=max_request,
                 body=BodyLimits(max_rows, max_unpacked),
@@ -93,6 +93,8 @@ def serve(
                 server.serve()
         finally:
             opened.close()
+            if tracing is not None:
+                tracing.close()
 
 
 @token.command()

@@ -71,6 +71,7 @@ class Server:
         self._socket = _bound(address)
         self.address = Address(address.host, self._socket.getsockname()[1])
         self.connections = Connections((limits or ServiceLimits()).connections)
+        app.state.service.connections = self.connections
         config = uvicorn.Config(
             app,
             http=protocol_of(self.connections),
