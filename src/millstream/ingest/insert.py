@@ -15,6 +15,7 @@ from millstream.engine.epochs import table_changes as tables
 from millstream.engine.epochs.lateness import admit
 from millstream.engine.epochs.parts import FILES, LATE, MALFORMED, late_key, late_rows
 from millstream.errors import BindError, InputError, Place
+from millstream.ingest.insert_keys import InsertKeys, digest_of
 from millstream.ingest.landed import FILE_COLUMNS, MALFORMED_COLUMNS, LandedBatch, table_parts, with_drift
 from millstream.ingest.table_rows import InsertResult, TableRows, check_files_key
 from millstream.ingest.typed_rows import as_altered, repeated, typed_pieces
@@ -35,6 +36,7 @@ class Inputs:
         self.engine = engine
         self.catalog = catalog
         self.tables = TableRows(engine, catalog)
+        self.keys = InsertKeys(engine, now)
         self._now = now
 
     def insert(
@@ -42,27 +44,35 @@ class Inputs:
         target: StreamDefinition | TableDefinition,
         pieces: Iterable[Any],
         check: Callable[[int, int], None] = lambda rows, size: None,
+        key: str | None = None,
     ) -> InsertResult:
         """Rows of a stream, or changes of a table that is fed by them, piece by piece; `check` is told how much it is
-        so far."""
+        so far. Those with a `key` that was there before count once."""
         given, most = _columns_given(target), self.engine.limits.value_bytes
         table = typed_pieces(pieces, given, f"{kind_of(target)} {target.name}", most, check, target.rules)
         if isinstance(target, TableDefinition):
             table = tables.with_operations(table, target)
+        stream = target if isinstance(target, StreamDefinition) else target.feed
+        digest = "" if key is None else digest_of(stream.edge, table)
         with self.engine.lock:
+            if key is not None and (known := self.keys.find(key, digest)) is not None:
+                return InsertResult(known.accepted, known.late)
             before, target = target, self.catalog.now(target)
             table = as_altered(table, before.columns, target.columns, target.rules)
             stream = target if isinstance(target, StreamDefinition) else target.feed
-            key = stream.edge
-            progress = self.by_the_clock(stream, self.engine.snapshot.progress(key))
+            name = stream.edge
+            progress = self.by_the_clock(stream, self.engine.snapshot.progress(name))
             arrival = admit(stream, pl.DataFrame(table), progress, self.clock_tick(stream))
             clock = max(self.engine.snapshot.clock, arrival.progress.heartbeat)
-            arrived, progresses = {key: self.engine.sources.part(key, arrival.accepted)}, {key: arrival.progress}
+            arrived, progresses = {name: self.engine.sources.part(name, arrival.accepted)}, {name: arrival.progress}
             if arrival.late.height:
                 at = self.late_instant(stream, clock)
-                arrived[late_key(key)] = self.engine.sources.part(late_key(key), late_rows(stream, arrival.late, at))
-                progresses[late_key(key)] = replace(self.engine.snapshot.progress(late_key(key)), last_change=at)
-            self.engine.epoch(arrived, progresses, clock)
+                late = late_key(name)
+                arrived[late] = self.engine.sources.part(late, late_rows(stream, arrival.late, at))
+                progresses[late] = replace(self.engine.snapshot.progress(late), last_change=at)
+            counts = arrival.accepted.height, arrival.late.height
+            inserts = None if key is None else self.keys.with_insert(key, digest, *counts)
+            self.engine.epoch(arrived, progresses, clock, inserts=inserts)
         return InsertResult(arrival.accepted.height, arrival.late.height)
 
     def read_table(self, table: TableDefinition, landed: LandedBatch, catalog: Catalog) -> None:
