@@ -216,8 +216,7 @@ class Database(EngineFacade):
 
     @under_way
     def insert(self, name: str, rows: Any, key: str | None = None) -> InsertResult:
-        """Add rows to a stream, or changes to a table declared CHANGES BY. All of them or none.
-
+        """Add rows to a stream, or changes to a table declared CHANGES BY: all of them or none.
         Rows are tuples, dicts, or a pyarrow, polars or pandas table. With a key they count once: sent again within a
         day they change nothing, and give what the first gave. Other rows with that key are refused."""
         return self.insert_pieces(name, [rows], key=key)
