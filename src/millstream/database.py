@@ -155,7 +155,6 @@ class Database(EngineFacade):
     @under_way
     def _drop_template(self, name: str) -> None:
         self._executor.queries.drop_template(name)
-        self._queries.left_out.catch_up()
 
     def query(self, name: str) -> Query:
         """The standing query of a name; `ms.NameError` where there is none."""
@@ -187,7 +186,6 @@ class Database(EngineFacade):
     @under_way
     def drop_query(self, name: str) -> None:
         self._executor.queries.drop(name)
-        self._queries.left_out.catch_up()
 
     # Functions of users
 
@@ -218,8 +216,7 @@ class Database(EngineFacade):
 
     @under_way
     def insert(self, name: str, rows: Any, key: str | None = None) -> InsertResult:
-        """Add rows to a stream, or changes to a table declared CHANGES BY. All of them or none.
-
+        """Add rows to a stream, or changes to a table declared CHANGES BY: all of them or none.
         Rows are tuples, dicts, or a pyarrow, polars or pandas table. With a key they count once: sent again within a
         day they change nothing, and give what the first gave. Other rows with that key are refused."""
         return self.insert_pieces(name, [rows], key=key)
