@@ -143,6 +143,8 @@ class Eager:
             made = self.reader.combined(snapshot, self.edge, self.number, since, until)
             if made is not None:
                 return Answer(made, until, snapshot)
+        if self.number is None and since == until >= 0 and not self.stream and self.edge not in self.reader.sources:
+            return Answer(self.reader.current(snapshot, self.edge, self._kept, until), until, snapshot)
         wanted = wanted_segments(self.stream, since, until, whole=whole)
         rows = self.reader.rows_in(snapshot, self.edge, self._kept, self.number, wanted, after=since)
         return Answer(rows, until, snapshot)
