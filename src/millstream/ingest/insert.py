@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from copy import copy
 from dataclasses import replace
 from typing import Any
 
@@ -12,12 +13,14 @@ import pyarrow as pa
 from millstream.catalog.objects import CatalogOfObjects, kind_of
 from millstream.engine.engine import Engine
 from millstream.engine.epochs import table_changes as tables
-from millstream.engine.epochs.lateness import admit
+from millstream.engine.epochs.lateness import Arrival, admit
 from millstream.engine.epochs.parts import FILES, LATE, MALFORMED, late_key, late_rows
-from millstream.errors import BindError, InputError, Place
+from millstream.errors import BindError, Error, InputError, Place
+from millstream.ingest.gathering import Gathering, WaitingInsert
 from millstream.ingest.landed import FILE_COLUMNS, MALFORMED_COLUMNS, LandedBatch, table_parts, with_drift
 from millstream.ingest.table_rows import InsertResult, TableRows, check_files_key
 from millstream.ingest.typed_rows import repeated, typed_pieces
+from millstream.kernel.batch import concat
 from millstream.kernel.step_limits import limited
 from millstream.language import statements as st
 from millstream.language.instants import constant, instant
@@ -29,13 +32,14 @@ from millstream.types import Field, Schema
 
 
 class Inputs:
-    """Takes rows and heartbeats in, each as an epoch of its own."""
+    """Takes rows and heartbeats in, each as an epoch of its own, or inserts that wait for one another as one."""
 
     def __init__(self, engine: Engine, catalog: CatalogOfObjects, now: Callable[[], float]) -> None:
         self.engine = engine
         self.catalog = catalog
         self.tables = TableRows(engine, catalog)
         self._now = now
+        self._gathering = Gathering(engine.lock, self._take)
 
     def insert(
         self,
@@ -50,18 +54,56 @@ class Inputs:
         table = typed_pieces(pieces, stream.input_columns, owner, most, check, target.rules)
         if isinstance(target, TableDefinition):
             table = tables.with_operations(table, target)
-        key = stream.name.lower()
+        is_table = isinstance(target, TableDefinition)
+        return self._gathering.insert(WaitingInsert(stream, pl.DataFrame(table), is_alone=is_table))
+
+    def _take(self, inserts: Sequence[WaitingInsert]) -> None:
+        """Take rows for one stream in, of the first insert and of those after it, by one epoch. Where that fails, they
+        are tried one by one, since what is wrong with one need not concern the others."""
         with self.engine.lock:
-            progress = self.by_the_clock(stream, self.engine.snapshot.progress(key))
-            arrival = admit(stream, pl.DataFrame(table), progress, self.clock_tick(stream))
-            clock = max(self.engine.snapshot.clock, arrival.progress.heartbeat)
-            arrived, progresses = {key: self.engine.sources.part(key, arrival.accepted)}, {key: arrival.progress}
+            arrivals, before = self._admitted(inserts), self.engine.snapshot.epoch
+            if not arrivals:
+                return
+            try:
+                self._epoch_of(inserts[0].stream, [arrival for _, arrival in arrivals])
+            except Error as error:
+                if self.engine.snapshot.epoch == before and len(arrivals) > 1:
+                    for insert, _ in arrivals:
+                        self._take([insert])
+                else:
+                    for insert, _ in arrivals:
+                        insert.error = copy(error)
+                return
+            for insert, arrival in arrivals:
+                insert.outcome = InsertResult(arrival.accepted.height, arrival.late.height)
+
+    def _admitted(self, inserts: Sequence[WaitingInsert]) -> list[tuple[WaitingInsert, Arrival]]:
+        """What becomes of rows that come one after the other. Late ones enter their table by the clock as their insert
+        leaves it, so that this one is the last."""
+        stream, found = inserts[0].stream, list[tuple[WaitingInsert, Arrival]]()
+        progress = self.by_the_clock(stream, self.engine.snapshot.progress(stream.name.lower()))
+        for insert in inserts:
+            try:
+                arrival = admit(stream, insert.rows, progress, self.clock_tick(stream))
+            except Error as error:
+                insert.error = error
+                continue
+            found.append((insert, arrival))
+            progress = arrival.progress
             if arrival.late.height:
-                at = self.late_instant(stream, clock)
-                arrived[late_key(key)] = self.engine.sources.part(late_key(key), late_rows(stream, arrival.late, at))
-                progresses[late_key(key)] = replace(self.engine.snapshot.progress(late_key(key)), last_change=at)
-            self.engine.epoch(arrived, progresses, clock)
-        return InsertResult(arrival.accepted.height, arrival.late.height)
+                break
+        return found
+
+    def _epoch_of(self, stream: StreamDefinition, arrivals: Sequence[Arrival]) -> None:
+        key, last = stream.name.lower(), arrivals[-1]
+        accepted = concat([arrival.accepted for arrival in arrivals], last.accepted)
+        clock = max(self.engine.snapshot.clock, last.progress.heartbeat)
+        arrived, progresses = {key: self.engine.sources.part(key, accepted)}, {key: last.progress}
+        if last.late.height:
+            at = self.late_instant(stream, clock)
+            arrived[late_key(key)] = self.engine.sources.part(late_key(key), late_rows(stream, last.late, at))
+            progresses[late_key(key)] = replace(self.engine.snapshot.progress(late_key(key)), last_change=at)
+        self.engine.epoch(arrived, progresses, clock)
 
     def read_table(self, table: TableDefinition, landed: LandedBatch, catalog: Catalog) -> None:
         """A table's rows from its files, there from tick 0 on; declared by the same commit."""
