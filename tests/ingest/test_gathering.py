@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
@@ -30,13 +31,12 @@ def together(db: Database, inserts: Sequence[Callable[[], Any]]) -> list[Future[
     """All of them wait before the first one is taken in; in their order."""
     gathering = db.inputs._gathering
     with ThreadPoolExecutor(len(inserts)) as threads:
-        held = threading.Event()
+        held, full = threading.Event(), threading.Event()
 
         def hold() -> None:
             with db.engine.lock:
                 held.set()
-                while len(gathering._waiting) < len(inserts):
-                    pass
+                full.wait()
 
         holder = threading.Thread(target=hold)
         holder.start()
@@ -45,7 +45,8 @@ def together(db: Database, inserts: Sequence[Callable[[], Any]]) -> list[Future[
         for number, insert in enumerate(inserts, start=1):
             found.append(threads.submit(insert))
             while len(gathering._waiting) < number:
-                pass
+                time.sleep(0.001)
+        full.set()
         holder.join()
     return found
 
