@@ -9,7 +9,7 @@ import pytest
 
 import millstream as ms
 
-LARGE = ("pyspark", "polars", "pyarrow", "sqlglot", "fastapi", "rich", "numpy", "pandas")
+LARGE = ("pyspark", "polars", "pyarrow", "sqlglot", "fastapi", "rich", "numpy", "pandas", "httpx", "starlette")
 TELL = f"print([name for name in {LARGE!r} if name in sys.modules])"
 
 

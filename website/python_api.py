@@ -13,7 +13,7 @@ from millstream import dbapi, errors
 _HEAD = """# Python
 
 `import millstream as ms`. `ms.connect` gives a database, and `db.register` a query. A database at a service,
-`ms.connect("http://...")`, has the same methods;
+`ms.connect("http://...")`, has the same methods, and `ms.connect_async("http://...")` has them for who awaits;
 [the service's page](service.md#serving-a-database) names what differs. All errors derive from `ms.Error`. Instants
 (`at`, `since`, `to`) are whole numbers of ticks, or
 timestamps where the stream's timestamp is one.
@@ -45,6 +45,7 @@ _MODULES = re.compile(r"\b(?:millstream|collections|pathlib|typing|pyarrow|pyspa
 
 def python_page() -> str:
     parts = [_HEAD, "## ms.connect\n", _called(ms.connect, "ms.connect")]
+    parts += ["## ms.connect_async\n", _called(ms.connect_async, "ms.connect_async")]
     for described, names in PUBLIC.items():
         parts += [f"## {described.__name__}\n", f"{_text(described)}\n", *_members(described, names)]
     parts += ["## Errors\n", "| error | |\n|---|---|", *_errors(), ""]

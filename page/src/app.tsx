@@ -71,7 +71,10 @@ function Frame(): JSX.Element {
 
 function Views({ at }: { at: string }): JSX.Element {
   const list = useRef<HTMLElement>(null);
-  useEffect(() => list.current?.querySelector("[aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" }), [at]);
+  useEffect(() => {
+    const current = list.current?.querySelector("[aria-current]");
+    if (current) toMiddle(list.current!, current);
+  }, [at]);
   return (
     <nav class="side" aria-label="Views" ref={list}>
       {ORDER.map((id) => (
@@ -82,6 +85,12 @@ function Views({ at }: { at: string }): JSX.Element {
       ))}
     </nav>
   );
+}
+
+/** Scrolls by hand: after scrollIntoView a browser's Tab goes on from there, past the link to the content. */
+function toMiddle(list: Element, shown: Element): void {
+  const [outer, inner] = [list.getBoundingClientRect(), shown.getBoundingClientRect()];
+  list.scrollBy(inner.left - outer.left - (outer.width - inner.width) / 2, inner.top - outer.top - (outer.height - inner.height) / 2);
 }
 
 /** Where what had the focus is gone, the new view has it. */

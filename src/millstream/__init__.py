@@ -1,5 +1,6 @@
 """Millstream: thousands of standing CQL questions over streams, answered by one shared Spark pipeline."""
 
+import logging
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -30,11 +31,12 @@ if TYPE_CHECKING:
     from millstream.database import Database
     from millstream.ingest.table_rows import InsertResult
     from millstream.inspection.run_report import RunReport
-    from millstream.opening import connect
+    from millstream.opening import connect, connect_async
     from millstream.query import Query, Template
     from millstream.statements.result import Result
 
 __version__ = "0.1.0"
+logging.getLogger(__name__).addHandler(logging.NullHandler())  # quiet, unless who uses it wants to hear
 
 __all__ = [
     "AccessError",
@@ -64,6 +66,7 @@ __all__ = [
     "TooLargeError",
     "TypeError",
     "connect",
+    "connect_async",
 ]
 
 # What is loaded when it is asked for: to import the package costs next to nothing.
@@ -75,6 +78,7 @@ _LATER = {
     "RunReport": "millstream.inspection.run_report",
     "Template": "millstream.query",
     "connect": "millstream.opening",
+    "connect_async": "millstream.opening",
 }
 
 

@@ -30,7 +30,7 @@ from millstream.state.store import DirectoryStore, MemoryStore
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from millstream.client.database import RemoteDatabase
+    from millstream.client.database import AsyncDatabase, RemoteDatabase
 
 _open_databases: weakref.WeakSet[Database] = weakref.WeakSet()
 _AT_EXIT = 10.0  # seconds that what is under way may take when the interpreter ends; what is left is not committed
@@ -82,6 +82,20 @@ def connect(
     return closed_at_exit(
         _open(Path(path), spark, master, engine) if path is not None else _open_new(spark, master, engine)
     )
+
+
+def connect_async(url: str, *, token: str | None = None) -> AsyncDatabase:
+    """The database of a service, for who awaits: `db = await ms.connect_async(url)`, or `async with
+    ms.connect_async(url) as db`. It has what `connect(url)` gives, with methods to be awaited."""
+    if not isinstance(url, str) or not url.lower().startswith(("http://", "https://")):
+        raise SetupError(
+            f"{url!r} is not the address of a service",
+            detail="a database in a directory works in threads of its own: its calls are not awaited",
+            hint="serve it with `millstream serve`, or use ms.connect(path) and asyncio.to_thread",
+        )
+    from millstream.client.database import AsyncDatabase
+
+    return AsyncDatabase(url, token)
 
 
 def _open_new(spark: SparkSession | None, master: str | None, engine: str) -> Database:

@@ -167,15 +167,20 @@ class AlteredField(Field):
 
     stored: str
     default: Any
+    is_added: bool  # behind those that were there, while queries may have read these
 
     @classmethod
-    def of(cls, name: str, kind: DataType, stored: str, default: Any = None) -> AlteredField:
+    def of(cls, name: str, kind: DataType, stored: str, default: Any = None, *, is_added: bool = False) -> AlteredField:
         made = cls(name, kind)
-        made.stored, made.default = stored, default
+        made.stored, made.default, made.is_added = stored, default, is_added
         return made
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return AlteredField.of, (self.name, self.type, self.stored, self.default)
+        return _altered_field, (self.name, self.type, self.stored, self.default, self.is_added)
+
+
+def _altered_field(name: str, kind: DataType, stored: str, default: Any, is_added: bool) -> AlteredField:
+    return AlteredField.of(name, kind, stored, default, is_added=is_added)
 
 
 def stored_name(field: Field) -> str:
@@ -184,6 +189,11 @@ def stored_name(field: Field) -> str:
 
 
 Schema = tuple[Field, ...]
+
+
+def columns_at_first(schema: Schema) -> int:
+    """How many columns there were before any was added."""
+    return sum(not (isinstance(field, AlteredField) and field.is_added) for field in schema)
 
 
 def arrow_schema(schema: Schema) -> pa.Schema:

@@ -15,6 +15,7 @@ import pytest
 
 import millstream as ms
 from millstream.client.http import ServiceClient
+from millstream.client.talk import get, post
 
 Reply = tuple[int, dict[str, str], bytes]
 FINE: Reply = (200, {}, b'{"queries": []}')
@@ -154,13 +155,13 @@ def test_only_questions_are_sent_again_when_a_kept_connection_ends(method: str, 
     """A statement may have been executed by a service that died before it could say so."""
     with answering(FINE, CUT, FINE) as server:
         service = ServiceClient(server.url, None)
-        service.get("/v1/queries")
+        service.do(service.asked(get("/v1/queries")))
         before = server.asked[method]
         if method == "GET":
-            assert service.get("/v1/queries").json() == {"queries": []}
+            assert service.do(service.asked(get("/v1/queries"))).json() == {"queries": []}
         else:
             with pytest.raises(ms.ServiceError, match="cannot be reached"):
-                service.post("/v1/execute", {"text": "INSERT INTO s VALUES (1)"})
+                service.do(service.asked(post("/v1/execute", {"text": "INSERT INTO s VALUES (1)"})))
         assert server.asked[method] - before == times
         service.close()
 

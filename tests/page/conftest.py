@@ -6,8 +6,12 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.page.roads import roads
 from tests.page.visitor import Visitor
 from tests.support.browsing import chromium
+from tests.support.serving import served
+
+import millstream as ms
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -17,6 +21,19 @@ if TYPE_CHECKING:
 def browser() -> Iterator[Browser]:
     with chromium() as opened:
         yield opened
+
+
+@pytest.fixture(scope="module")
+def db() -> Iterator[ms.Database]:
+    """What the page shows; modules that want something else have their own."""
+    with roads() as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def address(db: ms.Database) -> Iterator[str]:
+    with served(db) as found:
+        yield found
 
 
 @pytest.fixture

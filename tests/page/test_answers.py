@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -14,26 +13,13 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.page.roads import drive, roads
+from tests.page.roads import drive
 from tests.page.visitor import Visitor
-from tests.support.serving import served
 
 import millstream as ms
 
 if TYPE_CHECKING:
     from playwright.sync_api import Locator
-
-
-@pytest.fixture(scope="module")
-def db() -> Iterator[ms.Database]:
-    with roads() as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def address(db: ms.Database) -> Iterator[str]:
-    with served(db) as found:
-        yield found
 
 
 def _body(visitor: Visitor) -> list[list[str]]:

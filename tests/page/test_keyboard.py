@@ -3,26 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
-import pytest
-from tests.page.roads import roads
 from tests.page.visitor import Visitor
-from tests.support.serving import served
 
 import millstream as ms
-
-
-@pytest.fixture(scope="module")
-def db() -> Iterator[ms.Database]:
-    with roads() as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def address(db: ms.Database) -> Iterator[str]:
-    with served(db) as found:
-        yield found
 
 
 def _tab_to(visitor: Visitor, what: str) -> None:
@@ -43,8 +27,9 @@ def test_the_content_is_one_key_away(visitor: Visitor, address: str) -> None:
     visitor.open(address, "queries")
     visitor.named("link", "recent").first.wait_for()
     visitor.page.keyboard.press("Tab")
+    visitor.page.locator(".skip:focus").wait_for()
     visitor.page.keyboard.press("Enter")
-    assert visitor.page.evaluate("document.activeElement.id") == "main"
+    visitor.page.locator("#main:focus").wait_for()
 
 
 def test_a_query_is_found_and_followed(visitor: Visitor, address: str) -> None:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.page.roads import drive, roads
 from tests.page.visitor import Visitor
-from tests.support.serving import served
 
 import millstream as ms
 
@@ -47,12 +46,6 @@ TO_THE_END = """name => {
     box.scrollTo(0, box.scrollHeight);
     return box.innerText.includes(name);
 }"""
-
-
-@pytest.fixture(scope="module")
-def address(db: ms.Database) -> Iterator[str]:
-    with served(db) as found:
-        yield found
 
 
 def test_the_plan_groups_them(visitor: Visitor, address: str) -> None:

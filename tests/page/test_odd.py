@@ -50,12 +50,6 @@ def db() -> Iterator[ms.Database]:
         yield made
 
 
-@pytest.fixture(scope="module")
-def address(db: ms.Database) -> Iterator[str]:
-    with served(db) as found:
-        yield found
-
-
 def test_values_are_shown_as_they_are(visitor: Visitor, address: str) -> None:
     """Nothing of them is run, no digit is lost, and a long one does not make the page wide."""
     visitor.open(address, "queries/all%20of%20it")

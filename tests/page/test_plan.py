@@ -3,27 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import Any
 
-import pytest
-from tests.page.roads import drive, roads
+from tests.page.roads import drive
 from tests.page.visitor import Visitor
-from tests.support.serving import served
 
 import millstream as ms
-
-
-@pytest.fixture(scope="module")
-def db() -> Iterator[ms.Database]:
-    with roads() as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def address(db: ms.Database) -> Iterator[str]:
-    with served(db) as found:
-        yield found
 
 
 def _asked(visitor: Visitor, address: str, path: str) -> Any:

@@ -2,28 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-from tests.page.roads import roads
 from tests.page.visitor import Visitor
 from tests.support.serving import served, until
 
 import millstream as ms
 from millstream.service.tokens import Role, Tokens
-
-
-@pytest.fixture(scope="module")
-def db() -> Iterator[ms.Database]:
-    with roads() as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def address(db: ms.Database) -> Iterator[str]:
-    with served(db) as found:
-        yield found
 
 
 def test_a_query_is_registered_by_typing(visitor: Visitor, db: ms.Database, address: str) -> None:

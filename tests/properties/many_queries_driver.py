@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ from tests.text_oracle.windows import Row
 from tests.text_oracle.world import World
 
 import millstream as ms
+from millstream.queries.leaving import Leaving
 
 Bag = Counter[Row]
 _DOCUMENTED = ("strategy 'direct'", "RSTREAM would repeat", "do not say how long a tick is")
@@ -31,6 +34,7 @@ class Play:
     connect: Callable[[], Any]
     world: World
     alone: bool = False  # no query shares a plan, and nothing is closed
+    wandering: random.Random | None = None  # by which queries leave their groups, and come back
     living: dict[str, Query] = field(default_factory=dict)
     failed: set[str] = field(default_factory=set)
 
@@ -75,6 +79,20 @@ class Play:
             case Check():
                 if not self.alone:
                     self.check()
+        if self.wandering is not None:
+            self._wander(self.wandering)
+
+    def _wander(self, dice: random.Random) -> None:
+        replanning, notifier = self.db._queries.replanning, self.db.engine.notifier
+        leaving = replanning.leaving
+        for query in self.db.queries():
+            if dice.random() < 0.4 and leaving.leave(query, "told to", weighed=False):
+                notifier.wait_until(partial(_is_over, leaving, query), 60)
+                assert _is_over(leaving, query)
+        if dice.random() < 0.3:
+            leaving._left.clear()
+            for group in [*self.db.engine.groups]:
+                replanning.gather(group)
 
     def _register(self, name: str, query: Query, mode: str) -> None:
         try:
@@ -212,10 +230,16 @@ class Play:
             same(f"changes of {template} since {since}", Counter(found), single)
 
 
-def play(schedule: Schedule, connect: Callable[[], Any], *, beside: bool = False) -> None:
+def _is_over(leaving: Leaving, query: ms.Query) -> bool:
+    return not leaving.is_leaving(query)
+
+
+def play(
+    schedule: Schedule, connect: Callable[[], Any], wandering: random.Random | None = None, *, beside: bool = False
+) -> None:
     """With `beside`, another database hears the same, in which no query shares anything."""
     world = world_of(schedule)
-    plays = [Play(schedule, connect, world)]
+    plays = [Play(schedule, connect, world, wandering=wandering)]
     if beside:
         plays.append(Play(schedule, lambda: ms.connect(engine="inprocess"), world, alone=True))
     try:

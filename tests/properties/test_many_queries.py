@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from tests.properties.dice import SeededDice
 from tests.properties.many_queries import ScheduleMaker
-from tests.properties.many_queries_driver import Play, notify, play_seed, rows_of, world_of
+from tests.properties.many_queries_driver import Play, notify, play, play_seed, rows_of, world_of
 from tests.properties.schedules import Drop, Event, Register, RegisterMany, single
 from tests.text_oracle.cases import Change, Insert
 from tests.text_oracle.evaluator import Query
@@ -38,6 +38,24 @@ def test_together_alone_and_as_text(seed: int, tmp_path: Path) -> None:
 @pytest.mark.parametrize("seed", range(1000, 1400))
 def test_larger_sets_together_alone_and_as_text(seed: int, tmp_path: Path) -> None:
     check(seed, tmp_path, most=60, length=18)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_queries_leave_their_groups_and_come_back(seed: int, tmp_path: Path) -> None:
+    wander(seed, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(1000, 1200))
+def test_queries_leave_their_groups_and_come_back_in_many_cases(seed: int, tmp_path: Path) -> None:
+    wander(seed, tmp_path)
+
+
+def wander(seed: int, path: Path) -> None:
+    """After every event some queries go on by plans of their own, and some that could be in a group come to it."""
+    schedule = ScheduleMaker(SeededDice(seed), 24, 14).schedule()
+    place = path / "db" if schedule.needs_directory else None
+    play(schedule, lambda: ms.connect(place, engine="inprocess"), random.Random(seed))
 
 
 # What was killed goes on

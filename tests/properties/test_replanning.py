@@ -37,7 +37,7 @@ from millstream.queries.templates import GroupTemplate
 class Step:
     """What is done after an action: so many slices of moves that are under way, perhaps a restart before, for which
     plan each query is to leave, and whether with the state that it has, as where history is not enough, or by a
-    setting."""
+    setting, or whether it is to leave its group."""
 
     slices: int
     restarts: bool
@@ -46,6 +46,7 @@ class Step:
     jit: str
     by_state: bool
     by_setting: bool  # they leave because a setting is another one for what runs
+    leaves_group: bool  # before all that: whoever is in a group gets a plan of its own
 
 
 STEPS = st.lists(
@@ -57,6 +58,7 @@ STEPS = st.lists(
         st.sampled_from(["auto", "tree", "eddy"]),
         st.sampled_from(["auto", "on", "off"]),
         st.booleans(),
+        st.integers(0, 3).map(lambda n: n == 0),
         st.integers(0, 3).map(lambda n: n == 0),
     ),
     min_size=1,
@@ -70,6 +72,9 @@ class Moving(SliceBySlice):
     moved = 0
 
     def leave(self, step: Step, monkeypatch: pytest.MonkeyPatch) -> None:
+        if step.leaves_group:
+            leaving = self.db._queries.replanning.leaving
+            self.moved += sum(leaving.leave(query, "told to", weighed=False) for query in self.db.queries())
         if step.keys is None:
             return
         for group in [*self.db.engine.groups]:

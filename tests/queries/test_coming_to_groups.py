@@ -7,23 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.queries.coming_and_going import STREAMS, TEXTS, answers, answers_so_far, feed
 
 import millstream as ms
 from millstream.engine.admitter import Admitter
 from millstream.queries import sharing_choice
-
-STREAMS = """
-    CREATE STREAM s (u INT, v INT) TIMESTAMP BY ts;
-    CREATE STREAM t (u INT, w INT) TIMESTAMP BY ts
-"""
-TEXTS = [
-    "SELECT u, count(*) AS n, sum(v) AS v FROM s [RANGE 20] WHERE v > {c} GROUP BY u",
-    "SELECT u, v FROM s [RANGE 20] WHERE v > {c}",
-    "SELECT ISTREAM(u) FROM s [ROWS 5] WHERE v > {c}",
-    "SELECT s.v, t.w FROM s [RANGE 9], t [RANGE 9] WHERE s.u = t.u AND s.v > {c}",
-    "SELECT s.u, max(t.w) AS m FROM s [RANGE 9], t [RANGE 9] WHERE s.u = t.u AND t.w > {c} GROUP BY s.u",
-    "SELECT u FROM s [RANGE 9] WHERE v > {c} EXCEPT ALL SELECT u FROM t [RANGE 1] WHERE w > {c}",
-]
 
 
 @pytest.fixture(autouse=True)
@@ -31,30 +19,9 @@ def few_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sharing_choice, "ENOUGH_TO_SHARE", 2)
 
 
-def feed(db: ms.Database, first: int, last: int) -> None:
-    for ts in range(first, last, 5):
-        db.insert("s", [(n % 3, (n * 7) % 11, n) for n in range(ts, ts + 5)])
-        db.insert("t", [(n % 3, (n * 5) % 11, n) for n in range(ts, ts + 5)])
-    db.advance(to=last)
-
-
 def gathered(db: ms.Database) -> int:
     replanning = db._queries.replanning
     return sum(replanning.gather(group) for group in [*db.engine.groups])
-
-
-def answers(query: ms.Query) -> list[Any]:
-    return _answers(query, (0, 7, 20, 33, 40))
-
-
-def answers_so_far(query: ms.Query) -> list[Any]:
-    return _answers(query, (0, 7, 20, 30))
-
-
-def _answers(query: ms.Query, at: tuple[int, ...]) -> list[Any]:
-    instants = at if query.kind == "relation" else (None,)
-    found = [sorted(map(str, query.result(at).to_pylist())) for at in instants]
-    return [*found, sorted(map(str, query.changes().to_pylist()))]
 
 
 @pytest.mark.parametrize("shards", [1, 3])

@@ -16,6 +16,7 @@ from tests.queries.replanning import CHAIN, FEW_KEYS, MANY_KEYS, RETAINED, core_
 
 import millstream as ms
 from millstream.database import Database
+from millstream.queries.weighing import known_of_all
 
 SUMS = CHAIN.replace("s.b, t.b, u.a", "t.a, COUNT(*) AS n, SUM(u.a) AS total") + " GROUP BY t.a"
 STREAMED = f"ISTREAM ({CHAIN})"
@@ -223,6 +224,26 @@ def test_a_group_that_came_before_its_data_gets_the_plan_for_them() -> None:
             wait(db, "q0")
             check_same(db, still)
         assert db.query("q0").stats()["replan"]["state"] == "moved"
+
+
+def test_a_group_waits_for_a_stream_without_rows_until_it_is_known_to_have_none() -> None:
+    with grouped() as db, alone() as still:
+        (group,) = db.engine.groups
+        for each in (db, still):
+            feed(each, range(20), only="st")
+        replanning = db._queries.replanning.groups
+        assert known_of_all(db.engine, group.split.core) is None
+        assert not replanning.consider(group, 0.0)
+        for each in (db, still):
+            each.advance("u", to=19)
+        known = known_of_all(db.engine, group.split.core)
+        assert known is not None
+        assert (known["u"].rate, known["s"].rate) == (0, 2)
+        assert replanning.consider(group, 0.0)
+        wait(db, "q0")
+        for each in (db, still):
+            feed(each, range(20, 40))
+        check_same(db, still)
 
 
 PROGRAM = """

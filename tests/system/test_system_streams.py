@@ -123,7 +123,7 @@ def test_eddies_tell_their_tickets(db: Database) -> None:
         db.insert(source, [(n % 40, n) for n in range(200)])
     assert len(db.system._recorders["sys.routing"]), "who comes later sees how shares have moved"
     told = rows(db, "SELECT * FROM sys.routing")
-    assert {row["module"] for row in told if row["source"] == 0} == {"SteM 1", "SteM 2"}
+    assert {row["module"] for row in told if row["source"] == 0} == {"SteM 1: r [RANGE 9]", "SteM 2: t [RANGE 9]"}
     assert [row for row in told if row["source"] is None], "grouped filters have tickets too"
     assert all(0 < row["share"] <= 1 and row["tickets"] > 0 for row in told)
 

@@ -76,10 +76,16 @@ function routed(rows: readonly Row[], labels: Map<string, string>): Routed[] {
   for (const [operator, all] of grouped(rows, "operator"))
     for (const [source, some] of grouped(all, "source")) {
       const label = labels.get(operator) ?? operator;
-      const title = source === "null" ? label : `${label}, rows of input ${source}`;
+      const title = source === "null" ? label : `${label}, rows of ${inputOf(all, source)}`;
       found.push({ title, operator, ...shares(some) });
     }
   return found.sort((a, b) => Math.min(b.series.length, 2) - Math.min(a.series.length, 2)); // where there is a choice first
+}
+
+/** What other rows call the SteM of an input, or its number. */
+function inputOf(rows: readonly Row[], source: string): string {
+  const found = rows.map(({ module }) => String(module)).find((module) => module.startsWith(`SteM ${source}: `));
+  return found ? found.slice(found.indexOf(": ") + 2) : `input ${source}`;
 }
 
 function shares(rows: readonly Row[]): { times: number[]; series: { name: string; values: Values }[] } {

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import unicodedata
 from typing import Any
 
 import pyarrow as pa
+from wcwidth import wcswidth
 
+_JOINER = "\u200d"
 MOST = 10_000  # rows that are shown; more is a mistake on a screen
 
 
@@ -23,9 +24,13 @@ def aligned(table: pa.Table, most: int = MOST) -> str:
     for row in zip(*columns, strict=True):
         cells = zip(row, widths, numeric, strict=True)
         lines.append(" | ".join(_padded(text, width, right) for text, width, right in cells).rstrip())
-    count = table.num_rows
-    lines.append(f"({count} row{'' if count == 1 else 's'}{f', {most} shown' if count > most else ''})")
+    lines.append(row_count(table, most))
     return "\n".join(lines)
+
+
+def row_count(table: pa.Table, most: int) -> str:
+    count = table.num_rows
+    return f"({count} row{'' if count == 1 else 's'}{f', {most} shown' if count > most else ''})"
 
 
 def is_number(kind: pa.DataType) -> bool:
@@ -37,15 +42,20 @@ def shown_value(value: Any) -> str:
         return "NULL"
     if isinstance(value, bytes):
         return "x'" + value.hex() + "'"
-    # What is not printable would break the columns, or the terminal.
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in str(value))
+    text = str(value)
+    if text.isprintable():
+        return text
+    # What is not printable would break the columns, or the terminal; what joins emoji is a part of them.
+    shown = (c if c.isprintable() or c == _JOINER else c.encode("unicode_escape").decode() for c in text)
+    return "".join(shown)
 
 
 def _width(text: str) -> int:
     """Columns of a terminal."""
     if text.isascii():
         return len(text)
-    return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
+    width: int = wcswidth(text)
+    return width if width >= 0 else len(text)
 
 
 def _padded(text: str, width: int, right: bool) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from typing import TypeVar
 
 from millstream.errors import CatalogError, InputError, NameError, Place, did_you_mean
 from millstream.language.statements import Name
@@ -15,14 +16,16 @@ from millstream.plan.definitions import (
 )
 from millstream.types import show_schema
 
+Source = TypeVar("Source", bound=StreamDefinition | TableDefinition)
+
 _KINDS = {"stream": StreamDefinition, "table": TableDefinition, "view": ViewDefinition}
 
 
 class CatalogOfObjects(Mapping[str, Definition]):
     """Definitions under their names in lower case."""
 
-    def __init__(self) -> None:
-        self._objects: dict[str, Definition] = {}
+    def __init__(self, objects: Mapping[str, Definition] | None = None) -> None:
+        self._objects: dict[str, Definition] = dict(objects or {})
 
     def __getitem__(self, key: str) -> Definition:
         return self._objects[key]
@@ -32,6 +35,11 @@ class CatalogOfObjects(Mapping[str, Definition]):
 
     def __len__(self) -> int:
         return len(self._objects)
+
+    @property
+    def all(self) -> Mapping[str, Definition]:
+        """All of them, another mapping whenever one changes."""
+        return self._objects
 
     def add(self, definition: Definition, name: Name | None = None) -> None:
         key = definition.name.lower()
@@ -47,6 +55,26 @@ class CatalogOfObjects(Mapping[str, Definition]):
 
     def remove(self, key: str) -> None:
         self._objects = {other: definition for other, definition in self._objects.items() if other != key}
+
+    def change(self, gone: Iterable[str], *others: Definition) -> None:
+        """Have others in the place of some, so that no reader sees neither."""
+        without, at = {*gone}, [*self._objects].index(next(iter(gone), ""))
+        kept = [(key, each) for key, each in self._objects.items() if key not in without]
+        self._objects = dict([*kept[:at], *((each.name.lower(), each) for each in others), *kept[at:]])
+
+    def of_edge(self, edge: str) -> Definition | None:
+        """What has its rows there, whatever it is called now."""
+        objects = self._objects
+        if (found := objects.get(edge)) is not None and found.edge == edge:
+            return found
+        return next((each for each in objects.values() if each.edge == edge), None)
+
+    def now(self, before: Source) -> Source:
+        """What a stream or table is by now; whoever holds the engine's lock sees no other one later."""
+        found = self.of_edge(before.edge)
+        if not isinstance(found, type(before)):
+            raise NameError(f'"{before.name}" is no longer there', hint="it was dropped meanwhile")
+        return found
 
     def find(self, kind: str, name: Name) -> Definition:
         found = self._objects.get(name.key)

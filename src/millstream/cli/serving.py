@@ -42,6 +42,9 @@ def serve(
     workers: Annotated[int, typer.Option(help="Processes for ad-hoc queries; 0: none.", min=0)] = 2,
     worker_memory: Annotated[int, typer.Option(help="The bytes of memory that each of them may take.", min=0)] = 1
     << 30,
+    log_format: Annotated[str, typer.Option(help="Lines of text, or of json for programs.")] = "text",
+    log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "warning",
+    traces: Annotated[bool, typer.Option("--traces", help="Send traces of epochs, as OTEL_* variables say.")] = False,
 ) -> None:
     """Serve a database over HTTP, and read its sources meanwhile.
 
@@ -49,8 +52,12 @@ def serve(
     """
     # Slow to import, and not needed by other commands.
     from millstream.service.limits import BodyLimits, ConnectionLimits, ServiceLimits
+    from millstream.service.logs import log_to
     from millstream.service.server import Address, Server, check_open_to
+    from millstream.service.traces import exported_traces
 
+    or_exit(lambda: log_to(log_format.lower(), log_level.lower()))
+    tracing = or_exit(exported_traces) if traces else None
     known = tokens_of(db, tokens)
     address = Address(host, port)
     or_exit(lambda: check_open_to(address, known))
@@ -58,6 +65,8 @@ def serve(
         opened = or_exit(lambda: database(db, in_process))
         stop.again()
         try:
+            if tracing is not None:
+                opened.inspection.trace(tracing)
             limits = ServiceLimits(
                 request_bytes=max_request,
                 body=BodyLimits(max_rows, max_unpacked),

@@ -5,6 +5,7 @@ Commands import what they need when they are run, so that `--help` answers at on
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -53,9 +54,9 @@ def show_error(error: ms.Error, file: Path | None = None) -> None:
 def show(result: ms.Result) -> None:
     console().print(result.message, markup=False, highlight=False, soft_wrap=True)
     if result.has_rows:
-        from millstream.answers.aligned import aligned
+        from millstream.answers.on_screen import write_table
 
-        console().print(aligned(result.arrow()), markup=False, highlight=False, soft_wrap=True)
+        write_table(sys.stdout, result.arrow())
 
 
 def text_of(file: Path) -> str:

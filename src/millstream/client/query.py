@@ -6,7 +6,8 @@ import json
 import time
 from typing import Any
 
-from millstream.client.answers import RemoteAnswers, instant_from
+from millstream.client.answers import AnswerCalls, AsyncAnswers, RemoteAnswers, instant_from
+from millstream.client.talk import Pause, Talk, asked_property, asks
 from millstream.drawing.plan import PlanView, check_format
 from millstream.errors import Error
 from millstream.wire.errors import error_of
@@ -14,67 +15,89 @@ from millstream.wire.errors import error_of
 _GLANCE = 0.1  # seconds
 
 
-class RemoteQuery(RemoteAnswers):
-    """A standing question of a service."""
+class QueryCalls(AnswerCalls):
+    """What a standing question of a service can be asked."""
 
-    @property
-    def cql(self) -> str:
+    @asked_property
+    def cql(self) -> Talk[str]:
         """The text with all defaults written out."""
-        return str(self._about("cql"))
+        return str((yield from self._about("cql")))
 
-    @property
-    def defaults(self) -> list[str]:
-        return list(self._about("defaults"))
+    @asked_property
+    def defaults(self) -> Talk[list[str]]:
+        return list((yield from self._about("defaults")))
 
-    @property
-    def notices(self) -> list[str]:
+    @asked_property
+    def notices(self) -> Talk[list[str]]:
         """What its author should know of the past that it saw, as long as it concerns answers."""
-        return list(self._ask("")["notices"])
+        return list((yield from self._ask(""))["notices"])
 
-    @property
-    def error(self) -> Error | None:
+    @asked_property
+    def error(self) -> Talk[Error | None]:
         """What stopped the query, if something did: it has no answers any more."""
-        return error_of(self._ask(""))
+        return error_of((yield from self._ask("")))
 
-    def explain(self, format: str = "text") -> str:  # noqa: A002 - as it is called in the statement
+    @asks
+    def explain(self, format: str = "text") -> Talk[str]:  # noqa: A002 - as it is called in the statement
         """Its plan, how what is kept is kept, and what it shares: as text, json, dot or svg."""
-        return self.plan().in_format(check_format(format))
+        form = check_format(format)
+        return (yield from self._plan()).in_format(form)
 
-    def plan(self) -> PlanView:
+    @asks
+    def plan(self) -> Talk[PlanView]:
         """Its plan with what its operators have done: `str(plan)`, `plan.document`, or drawn by a notebook."""
-        found = self._ask("/explain", format="json")
+        return (yield from self._plan())
+
+    def _plan(self) -> Talk[PlanView]:
+        found = yield from self._ask("/explain", format="json")
         return PlanView(found["text"], json.loads(found["plan"]))
 
-    def stats(self) -> dict[str, Any]:
-        found: dict[str, Any] = self._ask("/stats")
+    @asks
+    def stats(self) -> Talk[dict[str, Any]]:
+        return (yield from self._stats())
+
+    def _stats(self) -> Talk[dict[str, Any]]:
+        found: dict[str, Any] = yield from self._ask("/stats")
         return {
             name: instant_from(value) if name in ("final", "approximate_until") else value
             for name, value in found.items()
         }
 
-    @property
-    def backfill(self) -> dict[str, Any] | None:
+    @asked_property
+    def backfill(self) -> Talk[dict[str, Any] | None]:
         """How far the past has been worked through, while it is."""
-        found: dict[str, Any] | None = self.stats().get("backfill")
+        found: dict[str, Any] | None = (yield from self._stats()).get("backfill")
         return found
 
-    @property
-    def is_filling(self) -> bool:
+    @asked_property
+    def is_filling(self) -> Talk[bool]:
         """Whether the past that is kept is still being worked through in the background."""
-        return self.backfill is not None
+        return (yield from self._stats()).get("backfill") is not None
 
-    def wait(self, timeout: float | None = None) -> bool:
+    @asks
+    def wait(self, timeout: float | None = None) -> Talk[bool]:
         """Wait until the past that is kept has been worked through; tells whether it has, in so many seconds."""
         deadline = None if timeout is None else time.monotonic() + timeout
-        while self.is_filling:
+        while (yield from self._stats()).get("backfill") is not None:
             if deadline is not None and time.monotonic() >= deadline:
                 return False
-            time.sleep(_GLANCE)
+            yield Pause(_GLANCE)
         return True
 
-    @property
-    def is_approximate(self) -> bool:
-        return bool(self.stats()["approximate"])
+    @asked_property
+    def is_approximate(self) -> Talk[bool]:
+        return bool((yield from self._stats())["approximate"])
+
+
+class RemoteQuery(QueryCalls, RemoteAnswers):
+    """A standing question of a service."""
 
     def __repr__(self) -> str:
         return f"<Query {self.name}: {self.kind} {self.cql}>"
+
+
+class AsyncQuery(QueryCalls, AsyncAnswers):
+    """A standing question of a service, for who awaits."""
+
+    def __repr__(self) -> str:
+        return f"<Query {self.name}: {self.kind}>"

@@ -87,7 +87,7 @@ class Feeds:
             )
 
     def begin(self, feed: Feed) -> None:
-        self._pace(feed).begin(self._now(), self._settings().of_stream(feed.key).shedding_lag)
+        self._pace(feed).begin(self._now(), self._settings().of_stream(feed.stream.name.lower()).shedding_lag)
 
     def is_taken(self, feed: Feed, batch: SparkBatch) -> bool:
         known = self.engine.snapshot.progress(feed.key).batch
@@ -136,7 +136,7 @@ class Feeds:
 
     def _threshold(self, feed: Feed, pace: Pace) -> int:
         """How many of 2^32 elements are dropped."""
-        if not self._may_shed or self._settings().of_stream(feed.key).shedding == "off":
+        if not self._may_shed or self._settings().of_stream(feed.stream.name.lower()).shedding == "off":
             pace.kept = 1.0
         return round((1.0 - pace.kept) * 2**32)
 
@@ -161,10 +161,12 @@ def malformed_key(feed: Feed) -> str:
 def unreadable_table(definition: StreamDefinition | TableDefinition) -> TableDefinition:
     """What a source gave and could not be read as rows: the text and the reason."""
     changes = isinstance(definition, TableDefinition) and definition.log is not None
-    name = f"{definition.name}.{UNREADABLE if changes else MALFORMED}"
-    return TableDefinition(name, MALFORMED_COLUMNS, (), "APPEND ONLY", domain=definition.domain)
+    kept = UNREADABLE if changes else MALFORMED
+    name, edge = f"{definition.name}.{kept}", f"{definition.edge}.{kept}"
+    return TableDefinition(name, MALFORMED_COLUMNS, (), "APPEND ONLY", domain=definition.domain, identity=edge)
 
 
 def files_table(definition: StreamDefinition | TableDefinition) -> TableDefinition:
     """The files of a source that were passed over, and why."""
-    return TableDefinition(f"{definition.name}.{FILES}", FILE_COLUMNS, (), "APPEND ONLY", domain=definition.domain)
+    name, edge = f"{definition.name}.{FILES}", f"{definition.edge}.{FILES}"
+    return TableDefinition(name, FILE_COLUMNS, (), "APPEND ONLY", domain=definition.domain, identity=edge)

@@ -7,6 +7,7 @@ and a sink that tells deliveries apart by their numbers sees every change once.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping
@@ -23,6 +24,7 @@ from millstream.query.template_reader import TemplateBookmark
 from millstream.state.faults import reach
 from millstream.state.snapshot import SinkCursor, Snapshot
 
+_log = logging.getLogger(__name__)
 Deliver = Callable[[int, pa.Table], object]
 CALLABLE = "python"  # the target of a sink that is a callable
 _ATTEMPTS = 3
@@ -233,5 +235,8 @@ class Sinks:
                 return True
             if attempt == _ATTEMPTS or self.engine.life.is_closing:
                 break
+            _log.info("sink %s: %s; it is tried again", sink.name, sink.error, extra={"data": {"sink": sink.name}})
             time.sleep(self.pause * attempt)
+        said = {"sink": sink.name, "delivery": number, "rows": changes.num_rows}
+        _log.warning("sink %s is paused: %s", sink.name, sink.error, extra={"data": said})
         return False

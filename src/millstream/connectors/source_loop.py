@@ -65,7 +65,7 @@ class SourceLoop:
 
     def check_not_read(self, name: str) -> None:
         """Refuse to drop what a run is reading."""
-        if self._running.locked() and any(feed.key == name.lower() for feed in self._feeds.all()):
+        if self._running.locked() and any(feed.stream.name.lower() == name.lower() for feed in self._feeds.all()):
             raise CatalogError(f'"{name}" is being read', hint="end the run first")
 
     def forget(self, key: str) -> None:
@@ -176,7 +176,7 @@ class Silences:
         snapshot, now = self._inputs.engine.snapshot, self._now()
         feeds = self._inputs.catalog.feeds()
         for stream in feeds:
-            key, after = stream.name.lower(), stream.heartbeat.idle_after
+            key, after = stream.edge, stream.heartbeat.idle_after
             if after is None:
                 continue
             arrived = snapshot.progress(key).arrived
@@ -185,7 +185,7 @@ class Silences:
                 self._heard[key] = arrived, now
                 since = now
             same_ticks = [other for other in feeds if other.domain.tick == stream.domain.tick]
-            reached = max(snapshot.progress(other.name.lower()).heartbeat for other in same_ticks)
+            reached = max(snapshot.progress(other.edge).heartbeat for other in same_ticks)
             if (now - since) * 1_000_000 >= after and reached > snapshot.progress(key).heartbeat:
                 self._inputs.advance([stream], reached)
 

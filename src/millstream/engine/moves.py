@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 from millstream.engine.admitter import Admitter
 from millstream.engine.commits import Commits
 from millstream.engine.epochs.runner import Runner
 from millstream.engine.history.backfill import Backfills
 from millstream.engine.history.handing_over import HandingOver
 from millstream.engine.history.handover import CannotHandOver
-from millstream.engine.history.move import GroupMove, Move, after_move
+from millstream.engine.history.move import GroupMove, LeavingMove, Move, after_move
 from millstream.engine.shared_plan import SharedPlan
 from millstream.engine.sources import Sources
 from millstream.state.faults import reach
@@ -39,11 +41,12 @@ class Moves:
             elif any(after in self._backfills for after in move.afters) or (catalog := move.catalog()) is None:
                 move.ended(None)
             else:
-                with self._commits.writing() as written:
-                    self._commits.commit(
-                        after_move(self._commits.snapshot, move, self._commits.store, written).with_catalog(catalog)
-                    )
-                move.moved()
+                with self._commits.as_one() if isinstance(move, LeavingMove) else nullcontext():
+                    with self._commits.writing() as written:
+                        self._commits.commit(
+                            after_move(self._commits.snapshot, move, self._commits.store, written).with_catalog(catalog)
+                        )
+                    move.moved()
 
     def hand_over(self, move: Move) -> None:
         """Have a query go on by another plan with the state of the one that it has, without asking history; raises
@@ -68,6 +71,11 @@ class Moves:
         with self._commits.lock:
             self._plan.shown.update(move.afters)
             self._admitter.hide(move.befores, catalog)
+
+    def show(self, move: Move) -> None:
+        """A query shows the edges that it has moved to as well."""
+        with self._commits.lock:
+            self._plan.shown.update(move.afters)
 
     def take_over_group(self, move: GroupMove) -> None:
         """A group goes on by another plan, which is committed, and whose queries read by it: nobody needs what was only

@@ -19,7 +19,7 @@ from millstream.engine.commits import Commits
 from millstream.engine.materialization import Unmaterialized
 from millstream.engine.reader import Reader
 from millstream.engine.shared_plan import SharedPlan
-from millstream.engine.sources import Sources
+from millstream.engine.sources import Floors, Sources
 from millstream.kernel.batch import INF
 from millstream.plan import nodes as lo
 from millstream.plan.analysis.lifetime import influence
@@ -88,6 +88,13 @@ class Retention:
             if self._is_cut_by(source, first, snapshot)
         }
         return snapshot.with_progress(changed)
+
+    def floors(self, source: str, snapshot: Snapshot) -> Floors:
+        """What may be asked of those who read a source, as its RETAIN is now: no more is kept of their results."""
+        found = {
+            read: self.sources.first_answerable(read, snapshot) for read in self._reading(snapshot) if source in read
+        }
+        return {read: first for read, first in found.items() if first}
 
     def _is_cut_by(self, source: str, first: int, snapshot: Snapshot) -> bool:
         cut = snapshot.progress(source).cut

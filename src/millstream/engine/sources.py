@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,6 +25,10 @@ STATISTICS_ROWS = 50_000  # the newest of a source, by which queries are planned
 _STATISTICS_FILES = 16  # at most, in which these are
 
 
+# The first instant that those could be asked for who read some sources when a RETAIN became longer.
+Floors = dict[frozenset[str], int]
+
+
 @dataclass(frozen=True)
 class SourceRow:
     """A source as the engine sees it: its columns, whether it has a heartbeat of its own (or follows the clock), and
@@ -34,6 +38,7 @@ class SourceRow:
     has_heartbeat: bool
     counts_arrivals: bool
     retain: int | None = None
+    name: str = ""  # what people call it, where its edge is called otherwise
 
 
 class Sources:
@@ -44,6 +49,7 @@ class Sources:
         self._rows: dict[str, SourceRow] = {CLOCK: SourceRow((), False, False)}
         self._distinct: dict[str, tuple[float, ...]] = {}  # by history file
         self._lengthened = False  # whether some RETAIN is longer than it was
+        self._floors: Floors = {}
 
     def __contains__(self, edge: str) -> bool:
         return edge in self._rows
@@ -55,16 +61,10 @@ class Sources:
         with self._commits.lock:
             self._rows[name] = row
 
-    def lengthen(self) -> None:
-        """Some RETAIN is longer than it was when history was cut."""
+    def lengthen(self, floors: Floors) -> None:
+        """Some RETAIN is longer than it was when history was cut, and results were."""
         self._lengthened = True
-
-    def rename(self, names: Mapping[str, str], catalog: Catalog) -> None:
-        """Call sources otherwise, with their history; no query reads them."""
-        with self._commits.lock:
-            self._commits.commit(self._commits.snapshot.renamed(names).with_catalog(catalog))
-            for name in names:
-                self._rows.pop(name, None)
+        self._floors |= {sources: max(first, self._floors.get(sources, 0)) for sources, first in floors.items()}
 
     def add_query_rows(self, name: str, schema: Schema) -> None:
         """The query table of a group as a source: it says something when queries come, and never holds time back."""
@@ -87,6 +87,10 @@ class Sources:
     def counts_arrivals(self, source: str) -> bool:
         """Whether the elements of a source are numbered."""
         return self._rows[source].counts_arrivals
+
+    def name_of(self, source: str) -> str:
+        """What people call a source."""
+        return self._rows[source].name or source
 
     def retain_of(self, source: str) -> int | None:
         """For how many ticks a source's history is kept; None for ever."""
@@ -128,8 +132,10 @@ class Sources:
         """The first instant that RETAIN lets one ask for of what is made from sources."""
         retains = [retain for source in sources if (retain := self.retain_of(source)) is not None]
         snapshot = snapshot or self._commits.snapshot
-        # RETAIN may have become longer since something was cut.
-        cut = max((snapshot.progress(source).cut for source in sources), default=0) if self._lengthened else 0
+        cut = 0
+        if self._lengthened:  # since something was cut
+            cut = max((snapshot.progress(source).cut for source in sources), default=0)
+            cut = max(cut, self._floors.get(frozenset(sources), 0))
         return max(0, self.final(sources, snapshot) - min(retains), cut) if retains else cut
 
     def instant_of(self, source: str, first: int, number: int) -> int:

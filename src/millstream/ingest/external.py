@@ -24,7 +24,7 @@ class Feed:
 
     @property
     def key(self) -> str:
-        return self.stream.name.lower()
+        return self.stream.edge
 
     def __str__(self) -> str:
         return f"{self.kind} {self.stream.name}"

@@ -13,12 +13,12 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-import polars as pl
+import pyarrow as pa
 
 from millstream.engine.lock import CommitLock
 from millstream.errors import Error
 from millstream.ingest.table_rows import InsertResult
-from millstream.plan.definitions import StreamDefinition
+from millstream.plan.definitions import StreamDefinition, TableDefinition
 
 _MOST = 200_000  # rows that are taken in together
 _PATIENCE = 0.001  # seconds
@@ -26,11 +26,10 @@ _PATIENCE = 0.001  # seconds
 
 @dataclass(eq=False)
 class WaitingInsert:
-    """Typed rows for a stream, and what became of them."""
+    """Typed rows for a stream or table, and what became of them."""
 
-    stream: StreamDefinition
-    rows: pl.DataFrame
-    is_alone: bool = False  # taken in by an epoch of its own
+    target: StreamDefinition | TableDefinition  # as it was when the rows were typed
+    rows: pa.Table
     outcome: InsertResult | None = None
     error: Error | None = None
     _told: threading.Event = field(default_factory=threading.Event)
@@ -112,13 +111,13 @@ class Gathering:
 
 
 def _together(waiting: Sequence[WaitingInsert]) -> list[WaitingInsert]:
-    """Those for the stream of the first one, in order, as far as they are not too many rows."""
+    """Those for the stream of the first one, in order, as far as they are not too many; changes of tables alone."""
     first = waiting[0]
-    found, rows = [first], first.rows.height
-    for insert in waiting[1:]:
-        rows += insert.rows.height
-        if first.is_alone or rows > _MOST:
+    found, rows = [first], first.rows.num_rows
+    for insert in waiting[1:] if isinstance(first.target, StreamDefinition) else ():
+        rows += insert.rows.num_rows
+        if rows > _MOST:
             break
-        if insert.stream is first.stream and not insert.is_alone:
+        if insert.target is first.target:
             found.append(insert)
     return found

@@ -19,7 +19,7 @@ from millstream.errors import BindError, Error, InputError, Place
 from millstream.ingest.gathering import Gathering, WaitingInsert
 from millstream.ingest.landed import FILE_COLUMNS, MALFORMED_COLUMNS, LandedBatch, table_parts, with_drift
 from millstream.ingest.table_rows import InsertResult, TableRows, check_files_key
-from millstream.ingest.typed_rows import repeated, typed_pieces
+from millstream.ingest.typed_rows import as_altered, repeated, typed_pieces
 from millstream.kernel.batch import concat
 from millstream.kernel.step_limits import limited
 from millstream.language import statements as st
@@ -28,7 +28,7 @@ from millstream.language.syntax import place_of
 from millstream.language.values import insert_rows, plain_rows, positions_of
 from millstream.plan.definitions import StreamDefinition, TableDefinition, TimeDomain
 from millstream.state.snapshot import Catalog, SourceProgress
-from millstream.types import Field, Schema
+from millstream.types import Field, Schema, columns_at_first
 
 
 class Inputs:
@@ -49,42 +49,45 @@ class Inputs:
     ) -> InsertResult:
         """Rows of a stream, or changes of a table that is fed by them, piece by piece; `check` is told how much it is
         so far."""
-        stream = target if isinstance(target, StreamDefinition) else target.feed
-        owner, most = f"{kind_of(target)} {stream.name}", self.engine.limits.value_bytes
-        table = typed_pieces(pieces, stream.input_columns, owner, most, check, target.rules)
+        given, most = _columns_given(target), self.engine.limits.value_bytes
+        table = typed_pieces(pieces, given, f"{kind_of(target)} {target.name}", most, check, target.rules)
         if isinstance(target, TableDefinition):
             table = tables.with_operations(table, target)
-        is_table = isinstance(target, TableDefinition)
-        return self._gathering.insert(WaitingInsert(stream, pl.DataFrame(table), is_alone=is_table))
+        return self._gathering.insert(WaitingInsert(target, table))
 
     def _take(self, inserts: Sequence[WaitingInsert]) -> None:
         """Take rows for one stream in, of the first insert and of those after it, by one epoch. Where that fails, they
         are tried one by one, since what is wrong with one need not concern the others."""
         with self.engine.lock:
-            arrivals, before = self._admitted(inserts), self.engine.snapshot.epoch
-            if not arrivals:
-                return
+            before, arrivals = self.engine.snapshot.epoch, list[tuple[WaitingInsert, Arrival]]()
             try:
-                self._epoch_of(inserts[0].stream, [arrival for _, arrival in arrivals])
+                target = self.catalog.now(inserts[0].target)
+                stream = target if isinstance(target, StreamDefinition) else target.feed
+                arrivals = self._admitted(inserts, target, stream)
+                if arrivals:
+                    self._epoch_of(stream, [arrival for _, arrival in arrivals])
             except Error as error:
                 if self.engine.snapshot.epoch == before and len(arrivals) > 1:
                     for insert, _ in arrivals:
                         self._take([insert])
                 else:
-                    for insert, _ in arrivals:
+                    for insert in [insert for insert, _ in arrivals] or inserts:
                         insert.error = copy(error)
                 return
             for insert, arrival in arrivals:
                 insert.outcome = InsertResult(arrival.accepted.height, arrival.late.height)
 
-    def _admitted(self, inserts: Sequence[WaitingInsert]) -> list[tuple[WaitingInsert, Arrival]]:
+    def _admitted(
+        self, inserts: Sequence[WaitingInsert], target: StreamDefinition | TableDefinition, stream: StreamDefinition
+    ) -> list[tuple[WaitingInsert, Arrival]]:
         """What becomes of rows that come one after the other. Late ones enter their table by the clock as their insert
         leaves it, so that this one is the last."""
-        stream, found = inserts[0].stream, list[tuple[WaitingInsert, Arrival]]()
-        progress = self.by_the_clock(stream, self.engine.snapshot.progress(stream.name.lower()))
+        found = list[tuple[WaitingInsert, Arrival]]()
+        progress = self.by_the_clock(stream, self.engine.snapshot.progress(stream.edge))
         for insert in inserts:
             try:
-                arrival = admit(stream, insert.rows, progress, self.clock_tick(stream))
+                rows = as_altered(insert.rows, insert.target.columns, target.columns, target.rules)
+                arrival = admit(stream, pl.DataFrame(rows), progress, self.clock_tick(stream))
             except Error as error:
                 insert.error = error
                 continue
@@ -95,7 +98,7 @@ class Inputs:
         return found
 
     def _epoch_of(self, stream: StreamDefinition, arrivals: Sequence[Arrival]) -> None:
-        key, last = stream.name.lower(), arrivals[-1]
+        key, last = stream.edge, arrivals[-1]
         accepted = concat([arrival.accepted for arrival in arrivals], last.accepted)
         clock = max(self.engine.snapshot.clock, last.progress.heartbeat)
         arrived, progresses = {key: self.engine.sources.part(key, accepted)}, {key: last.progress}
@@ -107,7 +110,7 @@ class Inputs:
 
     def read_table(self, table: TableDefinition, landed: LandedBatch, catalog: Catalog) -> None:
         """A table's rows from its files, there from tick 0 on; declared by the same commit."""
-        key, rejected = table.name.lower(), f"{table.name.lower()}.{MALFORMED}"
+        key, rejected = table.edge, f"{table.edge}.{MALFORMED}"
         arrived = {
             key: table_parts(landed.parts, table.columns, 0),
             rejected: table_parts(landed.malformed, MALFORMED_COLUMNS, 0),
@@ -125,7 +128,7 @@ class Inputs:
 
     def late_instant(self, stream: StreamDefinition, clock: int) -> int:
         """When elements that come too late now enter the table of those."""
-        return max(clock + 1, self.engine.snapshot.progress(late_key(stream.name.lower())).last_change)
+        return max(clock + 1, self.engine.snapshot.progress(late_key(stream.edge)).last_change)
 
     def advance(self, streams: Iterable[StreamDefinition], to: Any, place: Place | None = None) -> None:
         with self.engine.lock:
@@ -133,8 +136,8 @@ class Inputs:
             reached = [instant(to, TimeDomain(None), place)] if isinstance(to, int) else []
             for stream in streams:
                 tick = instant(to, stream.domain, place)
-                current = self.engine.snapshot.progress(stream.name.lower())
-                progress[stream.name.lower()] = replace(current, heartbeat=max(current.heartbeat, tick))
+                current = self.engine.snapshot.progress(stream.edge)
+                progress[stream.edge] = replace(current, heartbeat=max(current.heartbeat, tick))
                 reached.append(tick)
             if not reached:
                 raise InputError(f"{to!r} is not an instant", hint="give a number of ticks", place=place)
@@ -157,7 +160,7 @@ class Inputs:
         return [
             (stream, tick)
             for stream, tick in found
-            if tick is not None and self.engine.snapshot.progress(stream.name.lower()).heartbeat < tick
+            if tick is not None and self.engine.snapshot.progress(stream.edge).heartbeat < tick
         ]
 
     def clock_tick(self, stream: StreamDefinition) -> int | None:
@@ -279,9 +282,12 @@ def files_key(source: str) -> str:
 
 
 def late_table(stream: StreamDefinition) -> TableDefinition:
-    """The stream's late elements: its columns, and the instant that each came too late for."""
-    columns = (*stream.columns, Field("_ts", stream.domain.type))
-    return TableDefinition(f"{stream.name}.{LATE}", columns, (), "APPEND ONLY", domain=stream.domain)
+    """The stream's late elements: its columns, and the instant that each came too late for; then columns that were
+    added later, so that who reads the others finds them where they were."""
+    first = columns_at_first(stream.columns)
+    columns = (*stream.columns[:first], Field("_ts", stream.domain.type), *stream.columns[first:])
+    name, edge = f"{stream.name}.{LATE}", late_key(stream.edge)
+    return TableDefinition(name, columns, (), "APPEND ONLY", domain=stream.domain, identity=edge)
 
 
 def malformed_table(table: TableDefinition) -> TableDefinition:
@@ -289,5 +295,5 @@ def malformed_table(table: TableDefinition) -> TableDefinition:
     if table.log is None:
         raise AssertionError(f"table {table.name} is not declared CHANGES BY")
     log = replace(table.log, malformed=True)
-    columns = table.feed.columns
-    return TableDefinition(f"{table.name}.{MALFORMED}", columns, (), "APPEND ONLY", domain=table.domain, log=log)
+    columns, name, edge = table.feed.columns, f"{table.name}.{MALFORMED}", f"{table.edge}.{MALFORMED}"
+    return TableDefinition(name, columns, (), "APPEND ONLY", domain=table.domain, log=log, identity=edge)

@@ -17,7 +17,7 @@ from millstream.engine.epochs import table_changes as changes
 from millstream.errors import BindError, ConstraintError, InputError, NameError, Place, did_you_mean
 from millstream.ingest.landed import LandedBatch
 from millstream.ingest.row_values import shown_value
-from millstream.ingest.typed_rows import typed_table
+from millstream.ingest.typed_rows import as_altered, typed_table
 from millstream.kernel.batch import WEIGHT, Batch, value_column
 from millstream.kernel.scalar.value_size import first_too_long
 from millstream.kernel.step_limits import limited
@@ -74,6 +74,8 @@ class TableRows:
         if conflict is not None:
             _check_conflict(table, conflict)
         with self.engine.lock, limited(self.engine.limits.steps):
+            before, table = table, self.catalog.now(table)
+            given = as_altered(given, before.columns, table.columns, table.rules)
             at = self._instant(table, statement)
             rows = changes.inserted(given, at)
             skipped = updated = 0
@@ -85,9 +87,9 @@ class TableRows:
         return InsertResult(given.num_rows - skipped, updated=updated, skipped=skipped)
 
     def change(self, statement: st.Delete | st.Update) -> str:
-        table = self._changed(statement)
-        condition = condition_on(statement.where, table.columns, table.name, statement.place.text)
         with self.engine.lock, limited(self.engine.limits.steps):
+            table = self._changed(statement)
+            condition = condition_on(statement.where, table.columns, table.name, statement.place.text)
             at = self._instant(table, statement)
             bag = self._bag(table, at)
             if isinstance(statement, st.Update):
@@ -124,7 +126,7 @@ class TableRows:
 
     def _instant(self, table: TableDefinition, statement: st.TableChange) -> int:
         snapshot = self.engine.snapshot
-        earliest = max(snapshot.clock + 1, snapshot.progress(table.name.lower()).last_change, 0)
+        earliest = max(snapshot.clock + 1, snapshot.progress(table.edge).last_change, 0)
         if table.nature == "STATIC" and (earliest > 0 or statement.at is not None):
             raise InputError(
                 f"table {table.name} is STATIC: all its rows are there from tick 0 on",
@@ -147,12 +149,12 @@ class TableRows:
         return at
 
     def _commit(self, table: TableDefinition, rows: Batch, at: int) -> None:
-        key = table.name.lower()
+        key = table.edge
         progress = replace(self.engine.snapshot.progress(key), last_change=at)
         self.engine.epoch({key: self.engine.sources.part(key, rows)}, {key: progress}, self.engine.snapshot.clock)
 
     def _bag(self, table: TableDefinition, at: int) -> Batch:
-        return changes.bag_at(self.engine.sources.history(table.name.lower()), len(table.columns), at)
+        return changes.bag_at(self.engine.sources.history(table.edge), len(table.columns), at)
 
     # Keys
 
@@ -192,7 +194,7 @@ class TableRows:
 
     def _counts(self, table: TableDefinition) -> pl.DataFrame:
         """The keys that are there; found out once, and then by what has come since."""
-        source, columns = table.name.lower(), [value_column(index) for index in table.key]
+        source, columns = table.edge, [value_column(index) for index in table.key]
         files = self.engine.snapshot.history.get(source, ())
         known = self._known.get(source)
         if known is None or known.files != files[: len(known.files)]:

@@ -72,6 +72,17 @@ def _further(error: InputError, owner: str, rows: int) -> InputError:
     return type(error)(said, detail=error.detail, hint=error.hint)
 
 
+def as_altered(table: pa.Table, before: Schema, now: Schema, rules: ColumnRules) -> pa.Table:
+    """Rows that were read when columns were others: those that were added since stand behind them."""
+    if before == now:
+        return table
+    names = {old.name: new.name for old, new in zip(before, now, strict=False)}
+    given = {names[name]: table.column(name) for name in table.column_names if name in names}
+    given |= {field.name: repeated(rules, field, table.num_rows) for field in now[len(before) :]}
+    # A timestamp and an operation that are no columns.
+    return pa.table({**given, **{name: table.column(name) for name in table.column_names if name not in names}})
+
+
 def repeated(rules: ColumnRules, field: Field, count: int) -> pa.Array:
     """So many times what a column has that rows leave out."""
     return pa.repeat(column_of([rules.default(field.name)], field.type)[0], count)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -16,10 +16,13 @@ from millstream.engine.groups.group import Group
 from millstream.engine.live_plan import Document
 from millstream.errors import Error
 from millstream.inspection.checking import Checking
+from millstream.inspection.epochs import Epochs
 from millstream.inspection.listing import QueryListing
+from millstream.inspection.measured import Measured, measured
 from millstream.inspection.names import known_names
 from millstream.inspection.run_report import RunReport
 from millstream.inspection.streams import StreamReports
+from millstream.inspection.tracing import trace_epochs
 from millstream.inspection.watching import Look, look
 from millstream.language.instants import instant
 from millstream.queries.planner import Planner
@@ -31,6 +34,9 @@ from millstream.settings import described
 from millstream.system.streams import PREFIX, SYSTEM_STREAMS
 from millstream.system.system import SystemStreams
 from millstream.types import arrow_schema, to_arrow
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import Tracer
 
 # The settings that decide on plans.
 OF_PLANS = ("strategy", "join_plan", "jit", "jit_detection", "stem_window", "disabled_rules", "expiry_groups")
@@ -54,6 +60,7 @@ class Inspector:
         self._system = system
         self.listing = QueryListing(engine, queries, self.plans)
         self.streams = StreamReports(engine, session.catalog)
+        self.epochs = Epochs(engine, session, queries)
         self._checking = Checking(engine, planner, queries, self.plans)
 
     def report_of(self, run: Callable[[], None]) -> RunReport:
@@ -63,6 +70,31 @@ class Inspector:
         stopped = states(self._engine, [*self._queries.registry]).failed
         paused = {sink.name: sink.error_text for sink in [*self._sinks.by_name.values()] if sink.state == "paused"}
         return RunReport(source_reports(self._engine, self._session.catalog, before), stopped, paused)
+
+    def measured(self) -> Measured:
+        """Numbers for who measures."""
+        return measured(self._engine, self._session, self._queries, self._sinks)
+
+    def trace(self, tracer: Tracer) -> Callable[[], None]:
+        """Have epochs traced by an OpenTelemetry tracer from now on; gives what ends that."""
+        return trace_epochs(self.epochs, tracer)
+
+    def troubles(self) -> dict[str, dict[str, str]]:
+        """What asks for somebody's attention, by what it is: names, with what is known of each."""
+        failed = states(self._engine, [*self._queries.registry]).failed
+        paused = {sink.name: sink.error_text for sink in [*self._sinks.by_name.values()] if sink.state == "paused"}
+        lagging = {name: f"{lag:.1f} seconds behind the clock" for name, lag in self.epochs.lagging().items()}
+        return {"queries have failed": failed, "sinks are paused": paused, "streams lag": lagging}
+
+    def why_not_writable(self) -> str | None:
+        """Why nothing can be committed, where nothing can be."""
+        if self._engine.journal.is_in_doubt:
+            return "a commit was cut short: the database must be opened again"
+        try:
+            self._engine.journal.check_current()
+        except Error as error:
+            return error.primary
+        return None
 
     def plan(self) -> Document:
         """The shared plan of all queries, with what its operators have done."""

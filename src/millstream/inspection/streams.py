@@ -15,6 +15,7 @@ from millstream.kernel.batch import empty_batch, value_column
 from millstream.language.instants import shown_instant
 from millstream.plan.definitions import StreamDefinition, TableDefinition
 from millstream.state.snapshot import Snapshot
+from millstream.system.lags import lag_seconds
 from millstream.types import Schema, arrow_schema, to_arrow
 
 _COUNTED = ("arrived", "late", "malformed", "shed")
@@ -40,20 +41,12 @@ class StreamReports:
         return [self._about(each, snapshot, now) for each in sorted(shown, key=lambda d: "." in d.name)]
 
     def _about(self, definition: StreamDefinition | TableDefinition, snapshot: Snapshot, now: float) -> dict[str, Any]:
-        key = definition.name.lower()
+        key = definition.edge
         progress, measure = snapshot.progress(key), self._engine.reports.measures.get(key)
         files, domain = snapshot.history.get(key, ()), definition.domain
         has_heartbeat = key in self._engine.sources and self._engine.sources.has_heartbeat(key)
         heartbeat = progress.heartbeat if has_heartbeat else snapshot.clock
-        lag = None
-        if (
-            has_heartbeat
-            and heartbeat >= 0
-            and domain is not None
-            and domain.tick is not None
-            and domain.type.is_temporal
-        ):
-            lag = time.time() * 1e3 - heartbeat * domain.tick / 1e3
+        lag = lag_seconds(definition, heartbeat, time.time()) if has_heartbeat else None
         return {
             "name": definition.name,
             "kind": "stream" if isinstance(definition, StreamDefinition) else "table",
@@ -63,7 +56,7 @@ class StreamReports:
             "heartbeat": shown_instant(heartbeat, domain) if heartbeat >= 0 else None,
             "heartbeat_tick": heartbeat,
             "heartbeat_rule": _rule(definition),
-            "lag_ms": lag,
+            "lag_ms": None if lag is None else 1e3 * lag,
             **{name: getattr(progress, name) for name in _COUNTED},
             "rows": sum(file.rows for file in files),
             "bytes": sum(file.bytes for file in files),
@@ -83,7 +76,7 @@ class StreamReports:
         table = self._catalog.get(f"{source.name.lower()}.{kept}")
         if table is None:
             return pa.table({})  # all that is put into it can be read
-        key, schema = table.name.lower(), table.columns
+        key, schema = table.edge, table.columns
         return self._engine.commits.read(lambda snapshot: self._read(key, schema, snapshot, limit))
 
     def _read(self, key: str, schema: Schema, snapshot: Snapshot, limit: int) -> pa.Table:

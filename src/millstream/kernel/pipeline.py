@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import chain
+from itertools import chain, count, takewhile
 
 from millstream.errors import EvaluationError
-from millstream.kernel.batch import Batch
+from millstream.kernel.batch import Batch, value_column
 from millstream.kernel.just_in_time.producers import Producer, ProducerOutput
 from millstream.kernel.multiway.virtual_sources import JoinStep, LinkedJoin, virtual_sources
 from millstream.kernel.operator import NO_STATE, Operator, Progress, State
@@ -36,6 +36,7 @@ class Step:
     table_of: str = ""  # the selection whose query table it reads too
     pairs: tuple[str, ...] = ()  # the join whose pairs it goes on with (`virtual_sources`)
     other_tables: tuple[str, ...] = ()  # the selections for which others go on with its pairs
+    widths: tuple[int, ...] = ()  # of inputs that are sources: how many columns they had when the plan was made
     # What it was lowered from, for those who explain it; no part of what it is, and not sent to whom runs it.
     plan: object = field(default=None, compare=False, repr=False)
 
@@ -209,6 +210,17 @@ def _for_consumers(step: Step, takers: Iterable[ProducerOutput]) -> Step:
     return replace(step, operator=linked, consumer_edges=tuple(one.edge for one in linked.consumer_inputs))
 
 
+def taken(inputs: list[Batch], widths: Sequence[int]) -> list[Batch]:
+    """The inputs of a step, sources with the columns that they had when its plan was made: others were added behind."""
+    return [*map(_as_wide, inputs, widths), *inputs[len(widths) :]] if widths else inputs
+
+
+def _as_wide(batch: Batch, width: int) -> Batch:
+    if not width or value_column(width) not in batch.columns:
+        return batch
+    return batch.drop(list(takewhile(set(batch.columns).__contains__, map(value_column, count(width)))))
+
+
 @dataclass
 class RunOutcome:
     """What a run made: batches per edge, new states per step, and the steps that failed."""
@@ -240,7 +252,7 @@ def run(
             tuple(frontiers_before[edge] for edge in step.timed),
             tuple(frontiers_after[edge] for edge in step.timed),
         )
-        inputs = [outcome.batches[edge] for edge in step.read]
+        inputs = taken([outcome.batches[edge] for edge in step.read], step.widths)
         try:
             batch, state = stepped(step.operator, inputs, states.get(step.name, NO_STATE), progress, step.name)
         except EvaluationError as error:

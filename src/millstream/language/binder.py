@@ -6,9 +6,9 @@ the text with them written out.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import cast
 
 from sqlglot import exp
@@ -47,7 +47,7 @@ from millstream.plan.analysis.lifetime import lives_one_tick
 from millstream.plan.analysis.monotonic import is_monotonic
 from millstream.plan.definitions import Definition, StreamDefinition, TableDefinition, TimeDomain
 from millstream.settings import Settings
-from millstream.types import Field, Schema
+from millstream.types import Field, Schema, columns_at_first
 
 DefinitionsByName = Mapping[str, Definition]
 OWN_COLUMNS = ("_ts", "_weight")  # of answers: a column of a system table that is called so gets another name there
@@ -63,10 +63,19 @@ class BoundQuery:
     reads: frozenset[str]
     order: tuple[SortKey, ...] = ()  # of a relation's answer when it is read
     added_keys: int = 0  # how many of the last columns say only what comes first; of ad-hoc queries
+    as_of: int = 0  # the last alteration that its names know
+    # Where names may be others than when it was said.
+    as_called_now: Callable[[int, exp.Query], exp.Query] | None = field(default=None, compare=False, repr=False)
 
     @property
     def cql(self) -> str:
-        """The text with all defaults written out."""
+        """The text with all defaults written out, and what it reads as that is called now."""
+        tree = self.tree if self.as_called_now is None else self.as_called_now(self.as_of, self.tree)
+        return tree.sql(dialect=CQL)
+
+    @property
+    def as_said(self) -> str:
+        """The same with the names of then."""
         return self.tree.sql(dialect=CQL)
 
     @property
@@ -329,14 +338,16 @@ class Binder:
                 hint=did_you_mean(name, [n for n in known if not n.startswith("_")]),
                 place=self._place(item),
             )
-        self.reads.add(key)
+        self.reads.add(definition.edge)
         domain = definition.domain
         if domain is not None:
             self._share_domain(domain, definition.name, self._place(item))
         if isinstance(definition, StreamDefinition):
-            plan: lo.Node = lo.StreamScan(key, definition.columns, definition.name)
+            edge, columns = definition.edge, definition.columns
+            plan: lo.Node = lo.StreamScan(edge, columns, definition.name, _width(columns))
         elif isinstance(definition, TableDefinition):
-            plan = lo.TableScan(key, definition.columns, definition.name, definition.nature, definition.log)
+            edge, columns, width = definition.edge, definition.columns, _width(definition.columns)
+            plan = lo.TableScan(edge, columns, definition.name, definition.nature, definition.log, width)
         else:
             plan = _of_view(definition.plan)
         return BoundSubquery(plan, [field.name for field in definition.columns], domain), item.name
@@ -464,6 +475,11 @@ def _with_operator(query: exp.Expr, operator: str) -> exp.Query:
 
 def _columns(plan: lo.Node) -> tuple[Column, ...]:
     return tuple(Column(field.type, index, field.name) for index, field in enumerate(plan.schema))
+
+
+def _width(columns: Schema) -> int:
+    """How many columns there are, if some were added to those that others may read."""
+    return len(columns) if columns_at_first(columns) < len(columns) else 0
 
 
 def _of_view(plan: lo.Node) -> lo.Node:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import chain, count
 
 from millstream.bounds import MAX_MICROSECONDS, MAX_SPAN
 from millstream.errors import BindError, CatalogError, NameError, TypeError, did_you_mean
@@ -114,19 +115,25 @@ def define_table(statement: st.CreateTable, *, enforces: bool = True) -> TableDe
     )
 
 
-def altered(definition: Altered, statement: st.Alteration) -> Altered:
-    """A stream or table as ALTER leaves it."""
+def with_edge(definition: Altered, edge: str) -> Altered:
+    """A stream or table whose rows have an edge that is not called as it is."""
+    if isinstance(definition, TableDefinition) and definition.log is not None:
+        definition = replace(definition, log=replace(definition.log, feed=edge))
+    return replace(definition, identity=edge)
+
+
+def altered(definition: Altered, statement: st.Alteration, *, is_read: bool = True) -> Altered:
+    """A stream or table as ALTER leaves it; where it `is_read`, those who do find what they know where it was."""
     match statement:
         case st.AddColumn():
-            return _with_column(definition, statement.column, statement.place.text)
+            return _with_column(definition, statement.column, statement.place.text, is_read)
         case st.Rename(column=st.Name() as column):
             return _with_column_renamed(definition, column, statement.to)
         case st.Rename():
             check_source_name(statement.to)
-            named = replace(definition, name=statement.to.text)
-            if isinstance(named, TableDefinition) and named.log is not None:
-                named = replace(named, log=replace(named.log, feed=statement.to.key))
-            return named
+            return with_edge(
+                replace(definition, name=statement.to.text), definition.edge if is_read else statement.to.key
+            )
         case st.SetRetain():
             if not isinstance(definition, StreamDefinition):
                 raise AssertionError("tables keep everything")
@@ -134,7 +141,7 @@ def altered(definition: Altered, statement: st.Alteration) -> Altered:
             return replace(definition, retain=retain)
 
 
-def _with_column(definition: Altered, column: st.ColumnDefinition, text: str) -> Altered:
+def _with_column(definition: Altered, column: st.ColumnDefinition, text: str, is_read: bool) -> Altered:
     check_name(column.name, is_object=False)
     _check_new(definition, column.name)
     more = column_rules([column], text)
@@ -146,7 +153,13 @@ def _with_column(definition: Altered, column: st.ColumnDefinition, text: str) ->
             place=column.name.place,
         )
     rules = ColumnRules(rules.required | more.required, (*rules.defaults, *more.defaults))
-    added = AlteredField.of(column.name.text, column.type, column.name.text, default)
+    kept = {stored_name(field).lower() for field in definition.columns}  # by columns that are called otherwise now
+    stored = next(
+        name
+        for name in chain([column.name.text], (f"{column.name.text}~{n}" for n in count(2)))
+        if name.lower() not in kept
+    )
+    added = AlteredField.of(column.name.text, column.type, stored, default, is_added=is_read)
     return replace(definition, columns=(*definition.columns, added), rules=rules)
 
 
@@ -157,8 +170,8 @@ def _with_column_renamed(definition: Altered, column: st.Name, to: st.Name) -> A
     if to.key != column.key:
         _check_new(definition, to)
     old = definition.columns[place]
-    default = old.default if isinstance(old, AlteredField) else None
-    field = AlteredField.of(to.text, old.type, stored_name(old), default)
+    default, is_added = (old.default, old.is_added) if isinstance(old, AlteredField) else (None, False)
+    field = AlteredField.of(to.text, old.type, stored_name(old), default, is_added=is_added)
     columns = (*definition.columns[:place], field, *definition.columns[place + 1 :])
     rules = ColumnRules(
         frozenset(to.key if name == column.key else name for name in definition.rules.required),

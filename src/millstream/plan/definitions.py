@@ -120,6 +120,12 @@ class StreamDefinition:
     retain: int | None  # ticks; None keeps everything
     source: ExternalData | None = None
     rules: ColumnRules = NO_RULES
+    identity: str = ""  # where it is not the name
+
+    @property
+    def edge(self) -> str:
+        """The edge of its rows, whatever it is called."""
+        return self.identity or self.name.lower()
 
     @property
     def input_columns(self) -> Schema:
@@ -147,6 +153,12 @@ class TableDefinition:
     log: ChangeSource | None = None
     rules: ColumnRules = NO_RULES
     enforced: bool = False  # whether the key is kept to
+    identity: str = ""  # where it is not the name
+
+    @property
+    def edge(self) -> str:
+        """The edge of its rows, whatever it is called."""
+        return self.identity or self.name.lower()
 
     @property
     def feed(self) -> StreamDefinition:
@@ -154,7 +166,8 @@ class TableDefinition:
         if self.operation is None or self.timestamp is None or self.domain is None or self.heartbeat is None:
             raise AssertionError(f"table {self.name} is not declared CHANGES BY")
         columns = (*self.columns, Field(self.operation, STRING))
-        return StreamDefinition(self.name, columns, self.timestamp, self.domain, self.heartbeat, None, rules=self.rules)
+        timed = self.timestamp, self.domain, self.heartbeat, None
+        return StreamDefinition(self.name, columns, *timed, rules=self.rules, identity=self.identity)
 
 
 @dataclass(frozen=True)
@@ -166,7 +179,11 @@ class ViewDefinition:
     plan: Node
     domain: TimeDomain | None
     text: str
-    reads: frozenset[str]  # keys of the streams, tables and views it names
+    reads: frozenset[str]  # the edges of the streams and tables, and the views, that it names
+
+    @property
+    def edge(self) -> str:
+        return self.name.lower()
 
 
 Definition = StreamDefinition | TableDefinition | ViewDefinition

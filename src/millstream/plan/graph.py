@@ -262,6 +262,12 @@ def _pattern(plan: lo.Node) -> str | None:
     return PATTERNS[pattern_of(plan)] if plan.kind == "relation" else None
 
 
+def input_title(step: Step, number: int) -> str:
+    """What comes by an input of a join, shortly."""
+    child = _input_of(step, number)
+    return "" if child is None else _cut(_rows_of([child]))
+
+
 def _input_of(step: Step, number: int) -> lo.Node | None:
     """The plan of an input of a join."""
     plan = step.plan if isinstance(step.plan, lo.Node) else None

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from millstream.drawing.plan import PlanView, whole_text
@@ -10,6 +11,7 @@ from millstream.engine.engine import Engine
 from millstream.engine.live_plan import Document
 from millstream.engine.reports import OperatorReport
 from millstream.language.binder import BoundQuery
+from millstream.plan import nodes as lo
 from millstream.plan.explain import explain
 from millstream.queries.live_plans import LivePlans
 from millstream.queries.planner import Planner
@@ -20,8 +22,16 @@ from millstream.query import Query
 class Explaining:
     """Of standing queries, and of texts that are not registered."""
 
-    def __init__(self, engine: Engine, planner: Planner, choice: SharingChoice, plans: LivePlans) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        planner: Planner,
+        choice: SharingChoice,
+        plans: LivePlans,
+        label_of: Callable[[str], str],
+    ) -> None:
         self._engine, self._planner, self._choice, self._plans = engine, planner, choice, plans
+        self._label_of = label_of  # what a source is called
 
     def whole(self) -> PlanView:
         """The shared plan of all queries: a line for each operator."""
@@ -35,7 +45,7 @@ class Explaining:
 
     def _said_of(self, query: Query) -> list[str]:
         shown, change = self._engine.shared_plan.shown, query.plan_change
-        lines = [explain(query.bound.plan, query.bound.domain)]
+        lines = [explain(self._called_now(query.bound.plan), query.bound.domain)]
         lines += [f"mode {query.mode}: {note}" for note in query.materialization.notes() if query.mode != "eager"]
         if query.member_of is not None:
             lines.append(f"template {query.member_of.name}: {len(query.member_of)} queries")
@@ -44,6 +54,15 @@ class Explaining:
             others = max((shown[edge] - 1 for edge in query.materialization.edges if edge in shown), default=0)
             lines += [f"sharing: what is kept for it is kept for {others} others too"] if others > 0 else []
         return lines + ([] if change is None else [f"replan: {change}"])
+
+    def _called_now(self, plan: lo.Node) -> lo.Node:
+        """A plan whose sources may be called otherwise since it was made."""
+
+        if isinstance(plan, lo.StreamScan | lo.TableScan):
+            name = self._label_of(plan.name)
+            return plan if name in (plan.title, plan.name) else replace(plan, title=name)
+        # Plans that differ in names only are equal, so that it cannot be asked whether one has changed.
+        return plan.with_children(tuple(map(self._called_now, plan.children)))
 
     def of_text(self, bound: BoundQuery, reports: Sequence[OperatorReport] = ()) -> PlanView:
         """The plan of a query that is not registered, its defaults, and what it would share; with what its operators

@@ -40,6 +40,7 @@ from millstream.queries.weighing import (
     REPLANNED,
     KnownStatistics,
     arrived_of,
+    known_of_all,
     last_move,
     why_it_stays,
     why_not_yet,
@@ -77,7 +78,7 @@ class GroupReplanning:
 
     def __init__(self, engine: Engine, session: Session, registry: Registry) -> None:
         self._engine, self._session, self._registry = engine, session, registry
-        self._known = KnownStatistics(engine)
+        self._known = KnownStatistics()
         self._moving: dict[str, GroupMove] = {}  # by the identity of the group
         # Those that are to move once all their streams are at one instant, by which statistics, if not those of then.
         self.waiting: dict[str, Statistics | None] = {}
@@ -110,20 +111,15 @@ class GroupReplanning:
     def consider(self, group: Group, margin: float, statistics: Statistics | None = None) -> bool:
         """Plan the core of a group again by the statistics of now, or by others, and have the group move to that plan
         if that is better; tells whether it does."""
-        engine, inputs = self._engine, self._inputs(group)
-        entries = self._entries(group)
+        engine, entries = self._engine, self._entries(group)
         if not entries or self.is_moving(group) or not has_choice(group.split.core):
             return False
         if group.filling or engine.groups.tables.has_waiting(group):
             return False
         said = None if group.core_said is None else group.core_said["statistics"]
-        known = engine.sources.statistics(inputs)
-        if statistics is None:
-            if not _streams(group.split.core) <= known.keys():
-                return False  # nothing is known of a stream that has no rows yet
-            if not self._known.have_changed(group.identity, inputs, said):
-                return False
-        found = known if statistics is None else statistics
+        found = known_of_all(engine, group.split.core) if statistics is None else statistics
+        if found is None or (statistics is None and not self._known.have_changed(group.identity, found, said)):
+            return False
         core, how = self._planned(group, self._choice(group, self._session.settings_of(entries[0])), found)
         gain = self._gain(group, core, found)
         if gain < margin or core == self._core(group):
@@ -341,10 +337,6 @@ class GroupReplanning:
         if queries:
             others = f" and {len(queries) - 1} others of its group" if len(queries) > 1 else ""
             _log.info("query %s%s: %s", queries[0].name, others, change)
-
-
-def _streams(core: lo.Node) -> set[str]:
-    return {node.name for node in core.walk() if isinstance(node, lo.StreamScan)}
 
 
 def _is_laid_out_alike(group: Group, target: Group) -> bool:

@@ -58,7 +58,7 @@ class NamedTemplates:
 
     def planner_of(self, template: Template) -> Planner:
         """Its queries are planned under the settings that it was declared under, whatever they are now."""
-        return self._planner.under(self._session.settings_of(self._entry(template)))
+        return self._planner.of(self._entry(template))
 
     def _check_opened(self, name: str) -> None:
         if (error := self._unopened.get(name.lower())) is not None:
@@ -80,6 +80,7 @@ class NamedTemplates:
             mode=mode,
             parameters=[str(kind) for kind in kinds],
             settings=asdict(self._planner.settings),
+            **self._session.alterations.entry(),
         )
         self._templates[name.lower()] = template
         return template
@@ -143,7 +144,7 @@ class NamedTemplates:
     def recover(self, entry: Entry) -> None:
         """Have a template that an earlier process declared, without queries yet."""
         kinds = stored_kinds(entry["parameters"])
-        planner = self._planner.under(self._session.settings_of(entry))
+        planner = self._planner.of(entry)
         try:
             with stored_text():
                 made = self._made(entry["shown"], entry["text"], entry["mode"], kinds, planner)

@@ -51,7 +51,7 @@ class NoneTemplate:
             raise AssertionError(f"{query.name} is of no template")
         values = materialization.values
         plan = with_parameters(bound.plan, values)
-        return replace(with_own_names(replace(bound, plan=plan), values), tree=filled(bound.cql, values))
+        return replace(with_own_names(replace(bound, plan=plan), values), tree=filled(bound.as_said, values))
 
     def values(self, queries: Sequence[Query]) -> pl.DataFrame:
         """The parameters of queries, in their order."""

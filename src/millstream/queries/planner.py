@@ -8,7 +8,8 @@ from typing import Any
 
 from sqlglot import exp
 
-from millstream.catalog.entries import statistics_entry, statistics_of
+from millstream.catalog.alterations import AS_OF
+from millstream.catalog.entries import Entry, statistics_entry, statistics_of
 from millstream.catalog.session import Session
 from millstream.engine.engine import Engine
 from millstream.language.binder import BoundQuery
@@ -38,7 +39,8 @@ class Planned:
     def entry(self) -> dict[str, Any]:
         """What an entry says, so that the same plan is made of its text again."""
         ordered = {ORDERED: True} if self.planner.orders_joins else {}
-        return {"settings": asdict(self.planner.settings), "statistics": self.statistics, **ordered}
+        said = {"settings": asdict(self.planner.settings), "statistics": self.statistics}
+        return {**said, **ordered, **self.planner.known}
 
 
 @dataclass(frozen=True)
@@ -50,9 +52,23 @@ class Planner:
     fixed: Settings | None = None
     orders_joins: bool = False  # by cost, and not as they were written
     ad_hoc: bool = False  # queries that are answered once
+    as_of: int | None = None  # the last alteration that texts know, where others may have been made since
 
     def under(self, settings: Settings) -> Planner:
         return replace(self, fixed=settings)
+
+    def fixed_now(self) -> Planner:
+        """As it plans now, whatever is set and altered later."""
+        as_of = self.session.alterations.last if self.as_of is None else self.as_of
+        return replace(self, fixed=self.settings, as_of=as_of)
+
+    def of(self, entry: Entry) -> Planner:
+        """As what an entry says was planned."""
+        return replace(self, fixed=self.session.settings_of(entry), as_of=entry.get(AS_OF, 0))
+
+    def read_as(self, bound: BoundQuery) -> Planner:
+        """With names that mean what they did for a query."""
+        return replace(self, as_of=bound.as_of)
 
     def answering_once(self) -> Planner:
         return replace(self, ad_hoc=True)
@@ -63,6 +79,11 @@ class Planner:
     @property
     def settings(self) -> Settings:
         return self.fixed or self.session.settings
+
+    @property
+    def known(self) -> dict[str, int]:
+        """What entries say of the alterations that texts know."""
+        return self.session.alterations.entry(self.as_of)
 
     @property
     def options(self) -> Options:
@@ -78,7 +99,9 @@ class Planner:
         )
 
     def bind(self, text: str, tree: exp.Query, kinds: Sequence[DataType] = ()) -> BoundQuery:
-        return self.session.binder(text, self.settings, kinds, ad_hoc=self.ad_hoc).bind(tree)
+        session, as_of = self.session, self.session.alterations.last if self.as_of is None else self.as_of
+        bound = session.binder(text, self.settings, kinds, ad_hoc=self.ad_hoc, as_of=as_of).bind(tree)
+        return bound if self.ad_hoc else replace(bound, as_of=as_of, as_called_now=session.as_called_now)
 
     def plan(
         self, text: str, tree: exp.Query, kinds: Sequence[DataType] = (), statistics: dict[str, Any] | None = None

@@ -124,7 +124,7 @@ class Recovery:
         before = self._session.declared
         self._session.declared = before.replacing(entry)
         try:
-            planner = self._planner.under(self._session.settings_of(entry))
+            planner = self._planner.of(entry)
             with stored_text():
                 self._registration.register(entry["shown"], entry["mode"], statement_of(entry["text"]), planner)
         except Exception as error:

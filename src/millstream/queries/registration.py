@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
 
+from millstream.catalog.alterations import AS_OF
 from millstream.catalog.entries import Entry, statistics_of
 from millstream.catalog.session import Session
 from millstream.engine.engine import Engine
@@ -195,7 +196,7 @@ class Registration:
 
     def recover(self, entry: Entry) -> Query:
         """Go on with what is kept for a query; PlannedOtherwise where that does not fit."""
-        text, planner = entry["text"], self._planner.under(self._session.settings_of(entry))
+        text, planner = entry["text"], self._planner.of(entry)
         planner = planner.ordering_joins(entry.get(ORDERED, False))
         planned = planner.plan(text, statement_of(text).query, statistics=entry["statistics"])
         return self._admit(Candidate(entry["shown"], entry["mode"], text, planned, past_in(entry), entry))
@@ -359,7 +360,7 @@ class Registration:
         """Whether a query that runs is answered in the same way by its group, from the first instant on."""
         past = of_the_past(self._engine, query.bound)
         is_running = not query.is_filling and query.error is None and not is_fragile(query.bound.plan)
-        is_same = entry["settings"] == asdict(planner.settings) and query.mode == "eager" and query.member_of is None
+        is_same = _is_planned_by(planner, entry) and query.mode == "eager" and query.member_of is None
         is_whole = query.past == past == WHOLE and not self._choice.differs_by_its_past(group, past)
         return is_running and is_same and is_whole
 
@@ -411,7 +412,7 @@ class Registration:
             self._choice.forget(move.query.name)
 
     def _has_seen_nothing(self, query: Query, entry: Entry, planner: Planner) -> bool:
-        as_now = entry["settings"] == asdict(planner.settings) and query.mode == "eager"
+        as_now = _is_planned_by(planner, entry) and query.mode == "eager"
         if self._engine.backfills.is_put_off(query.edge):
             return as_now and query.past == WHOLE
         history = self._engine.snapshot.history
@@ -432,6 +433,11 @@ class Registration:
         past = of_the_past(self._engine, template.bound)
         session.declared = with_past(session.declared, template.name, number, 1, past)
         return [_Move(query, template, row.numbered(number, shape.name), past)]
+
+
+def _is_planned_by(planner: Planner, entry: Entry) -> bool:
+    """Whether an entry's text is read as a planner does."""
+    return bool(entry["settings"] == asdict(planner.settings)) and entry.get(AS_OF, 0) == planner.known.get(AS_OF, 0)
 
 
 def query_text(statement: st.RegisterQuery | st.AdHocQuery) -> str:

@@ -59,16 +59,20 @@ class Registry:
             if query.template is not None:
                 self._templates[query.template] += 1
 
+    def has_left(self, template: TemplatePlan) -> None:
+        """A query of a template goes on with a plan of its own."""
+        self._templates[template] -= 1
+        if not self._templates[template]:
+            del self._templates[template]
+
     def remove(self, queries: Sequence[Query]) -> None:
         for query in queries:
             self._uncount(self._queries.pop(query.name.lower()))
         self.on_change("dropped", queries)
 
     def _uncount(self, query: Query) -> None:
-        if (template := query.template) is not None:
-            self._templates[template] -= 1
-            if not self._templates[template]:
-                del self._templates[template]
+        if query.template is not None:
+            self.has_left(query.template)
 
     def readers(self, names: set[str]) -> list[str]:
         """The queries that read one of these objects."""

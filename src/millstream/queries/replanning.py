@@ -43,23 +43,25 @@ from millstream.plan.cost import Statistics
 from millstream.plan.lowering.matches import is_fragile
 from millstream.plan.lowering.options import Options
 from millstream.queries.group_replanning import GroupReplanning
+from millstream.queries.leaving import Leaving
 from millstream.queries.modes import Modes, kept_windows, options_of
 from millstream.queries.notices import of_the_past, shortest_past
 from millstream.queries.planner import ORDERED, Planned, Planner
 from millstream.queries.registration import Registration, statement_of
 from millstream.queries.registry import Registry
 from millstream.queries.sharing_choice import SharingChoice
-from millstream.queries.templates import GroupTemplate
+from millstream.queries.templates import GroupTemplate, Templates
 from millstream.queries.weighing import (
     ARRIVED,
     REPLANNED,
     KnownStatistics,
     arrived_of,
+    known_of_all,
     last_move,
     why_it_stays,
     why_not_yet,
 )
-from millstream.query import PlanChange, Query
+from millstream.query import PlanChange, Query, QueryContext
 from millstream.state.snapshot import Catalog
 
 MARGIN = 2.0  # so many times better must another plan be
@@ -96,15 +98,18 @@ class Replanning:
         modes: Modes,
         choice: SharingChoice,
         registration: Registration,
+        templates: Templates,
+        context: QueryContext,
     ) -> None:
         self._planner, self._registry, self._modes = planner, registry, modes
         self._choice, self._registration = choice, registration
         self._engine: Engine = planner.engine
         self._session: Session = planner.session
         self.groups = GroupReplanning(planner.engine, planner.session, registry)
+        self.leaving = Leaving(planner, registry, choice, templates, context, self._look_at_group)
         self.margin, self.least_rows = MARGIN, LEAST_ROWS
         self._looked: dict[str, int] = {}  # per source: the rows that it had got at the last look
-        self._known = KnownStatistics(planner.engine)
+        self._known = KnownStatistics()
         self._due: deque[str] = deque()  # queries and groups to be planned again
         self._moving: dict[str, Move] = {}
         # Queries that are to move as soon as all their streams are at one instant, by which statistics, if not by those
@@ -113,13 +118,14 @@ class Replanning:
 
     def is_moving(self, query: Query) -> bool:
         if isinstance(query.template, GroupTemplate):
-            return self.groups.is_moving(query.template.group)
+            return self.groups.is_moving(query.template.group) or self.leaving.is_leaving(query)
         return query.name.lower() in self._moving
 
     def forget(self, query: Query) -> None:
         """A query is gone."""
         if isinstance(query.template, GroupTemplate):
             self.groups.forget(query.template.group)
+        self.leaving.forget(query)
         self._known.forget(query.name.lower())
         if (move := self._moving.get(query.name.lower())) is not None:
             self._engine.backfills.cancel(move.afters[0])
@@ -140,12 +146,15 @@ class Replanning:
             self._looked |= grown
             reading = (query for query in self._registry if _has_choice(query))
             names = [query.name for query in reading if query.materialization.inputs & grown.keys()]
-            groups = dict.fromkeys((*self._choice.apart_from(), *self.groups.reading(grown)))
-            self._look([*names, *(_GROUP + identity for identity in groups)])
+            waiting, others, small = self._choice.apart_from(), self.groups.reading(grown), self.leaving.reading(grown)
+            self._look([*names, *(_GROUP + identity for identity in dict.fromkeys((*waiting, *others, *small)))])
 
     def _has_grown(self, source: str, rows: int) -> bool:
         before = self._looked.get(source, 0)
         return rows - before >= max(self.least_rows, min(before, STATISTICS_ROWS))
+
+    def _look_at_group(self, group: Group) -> None:
+        self._look([_GROUP + group.identity])
 
     def _look(self, names: Collection[str]) -> None:
         is_looking, known = bool(self._due), {*self._due}
@@ -156,11 +165,13 @@ class Replanning:
     def _look_at_next(self) -> None:
         """At one query at a time, so that nobody who reads waits for long."""
         with self._engine.lock:
+            if not self._due:
+                return  # it was looked at meanwhile
             name = self._due.popleft()
             try:
                 if name.startswith(_GROUP):
                     group = self.groups.find(name.removeprefix(_GROUP))
-                    if group is not None:
+                    if group is not None and not self.leaving.consider(group, self.margin):
                         self.gather(group)
                         self.groups.consider(group, self.margin)
                 elif (query := self._registry.get(name)) is not None:
@@ -186,9 +197,10 @@ class Replanning:
                 return False
             if query.is_filling or query.error is not None:
                 return False
-            if statistics is None and not self._has_changed(query, entry):
+            known = known_of_all(self._engine, query.common.plan) if statistics is None else statistics
+            if known is None or (statistics is None and not self._has_changed(query, entry, known)):
                 return False
-            planned = self._planned(entry, statistics)
+            planned = self._planned(entry, known if self._has_empty(known) else statistics)
             new = self._replacement(query, entry, planned)
             gain = None if new is None else self._gain(query, new)
             if new is None or gain is None:
@@ -210,11 +222,14 @@ class Replanning:
             if not names or self.groups.is_moving(group):
                 return 0
             change = PlanChange("moved", self._engine.snapshot.epoch, "others share a plan that serves it too")
-            moved = self._registration.gather_late(group, names, lambda query: not self.is_moving(query))
+            moved = self._registration.gather_late(group, names, self._may_come)
             for query in moved:
                 self._known.forget(query.name.lower())
                 self._say(query, change)
             return len(moved)
+
+    def _may_come(self, query: Query) -> bool:
+        return not self.is_moving(query) and self.leaving.may_move_again(query)
 
     def change_setting(self, query: Query, name: str, value: object) -> str:
         """Plan a query again under another setting, and have it move to that plan, whether it is better or not; tells
@@ -226,7 +241,7 @@ class Replanning:
             if self.is_moving(query) or query.is_filling or query.error is not None:
                 return "stays: it is not running"
             settings = self._session.settings_of(entry).with_value(name, value)
-            planner = self._planner.under(settings).ordering_joins(ORDERED in entry)
+            planner = self._planner.of(entry).under(settings).ordering_joins(ORDERED in entry)
             with stored_text():
                 planned = planner.plan(entry["text"], statement_of(entry["text"]).query)
             new = self._replacement(query, entry, planned)
@@ -282,12 +297,16 @@ class Replanning:
                     del self._waiting[name]
                     self.consider(query, statistics or self._engine.sources.statistics(query.materialization.inputs))
 
-    def _has_changed(self, query: Query, entry: Entry) -> bool:
+    def _has_empty(self, known: Statistics) -> bool:
+        """Whether some source has no rows, of which the planner would expect some."""
+        return len(self._engine.sources.statistics(known)) < len(known)
+
+    def _has_changed(self, query: Query, entry: Entry, known: Statistics) -> bool:
         before = entry["statistics"] if ORDERED in entry else None
-        return self._known.have_changed(query.name.lower(), query.materialization.inputs, before)
+        return self._known.have_changed(query.name.lower(), known, before)
 
     def _planned(self, entry: Entry, statistics: Statistics | None) -> Planned:
-        planner = self._planner.under(self._session.settings_of(entry)).ordering_joins()
+        planner = self._planner.of(entry).ordering_joins()
         given = None if statistics is None else statistics_entry(statistics)
         with stored_text():
             return planner.plan(entry["text"], statement_of(entry["text"]).query, statistics=given)

@@ -40,16 +40,16 @@ class StandingQueries:
         self._none_templates = none = NoneTemplates(engine, session, registry, modes, context)
         self.named = named = NamedTemplates(planner, registry, context)
         self.plans = LivePlans(engine, registry, choice, self._source_label)
-        self.explaining = Explaining(engine, planner, choice, self.plans)
+        self.explaining = Explaining(engine, planner, choice, self.plans, self._source_label)
         self.registration = one = Registration(planner, registry, modes, choice, templates, context)
-        self.replanning = Replanning(planner, registry, modes, choice, one)
+        self.replanning = Replanning(planner, registry, modes, choice, one, templates, context)
         self.bulk = BulkRegistration(planner, registry, modes, choice, templates, none, one, named)
         recovered = TemplateRecovery(planner, modes, templates, none, named)
         self.recovery = Recovery(planner, registry, one, recovered, named, context, partial(self.drop, recorded=True))
 
     def _source_label(self, source: str) -> str:
         """A stream or table as it was declared."""
-        known = self._session.catalog.get(source)
+        known = self._session.catalog.of_edge(source)
         return source if known is None else known.name
 
     def drop(self, query: Query, *, recorded: bool = False) -> None:

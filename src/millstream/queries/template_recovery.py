@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import polars as pl
 
+from millstream.catalog.alterations import AS_OF
 from millstream.catalog.entries import Entry
 from millstream.engine.groups.group import Group, numbers_of
 from millstream.engine.groups.new_rows import MODE, TEMPLATE, TEXT, ManyRows
@@ -54,7 +55,7 @@ class TemplateRecovery:
 
     def recover(self, entry: Entry) -> None:
         """Have the queries of a template; PlannedOtherwise where what is kept does not fit."""
-        engine, planner = self._engine, self._planner.under(self._session.settings_of(entry))
+        engine, planner = self._engine, self._planner.of(entry)
         kinds = stored_kinds(entry["parameters"])
         statement = statement_of(entry["text"])
         numbered_parameters(statement.query)
@@ -194,6 +195,7 @@ class TemplateRecovery:
             kept = self._engine.groups.tables.of_selection(entry["selection"]).values()
             tables = [_of(entry, table) for table in kept]
         common = {"kind": "query", "settings": entry["settings"], "statistics": entry["statistics"]}
+        common |= {AS_OF: entry[AS_OF]} if AS_OF in entry else {}
         count = len(entry["parameters"])
         for table in tables:
             self._named.take_apart(entry.get(OF), table[NAME].to_list(), table.select(value_columns(count)))

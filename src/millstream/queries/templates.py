@@ -76,11 +76,17 @@ class GroupTemplate:
     def bound(self) -> BoundQuery:
         return self.planned.bound
 
+    def text_of(self, query: Query) -> str | None:
+        """As it was said; None of one that came with others."""
+        return self._row_of(query)[TEXT]  # type: ignore[no-any-return]
+
+    def _row_of(self, query: Query) -> dict[str, Any]:
+        tables = self.planned.planner.engine.groups.tables.rows(self.group)
+        return tables[self.shape.name].row(by_predicate=pl.col(QUERY) == query.number, named=True)
+
     def own(self, query: Query) -> BoundQuery:
         """A query as if it had come alone: its text and plan with its own constants."""
-        planner = self.planned.planner
-        tables = planner.engine.groups.tables.rows(self.group)
-        row = tables[self.shape.name].row(by_predicate=pl.col(QUERY) == query.number, named=True)
+        planner, row = self.planned.planner, self._row_of(query)
         if row[TEXT] is not None:
             with stored_text():
                 (statement,) = parse(row[TEXT])
@@ -88,7 +94,7 @@ class GroupTemplate:
                 return planner.rewritten(bound, statistics_of(self.planned.statistics))
         values = [row[value_column(index)] for index in range(len(self.parameters))]
         plan = with_parameters(self.bound.plan, values)
-        return replace(with_own_names(replace(self.bound, plan=plan), values), tree=filled(self.bound.cql, values))
+        return replace(with_own_names(replace(self.bound, plan=plan), values), tree=filled(self.bound.as_said, values))
 
     def values(self, queries: Sequence[Query]) -> pl.DataFrame:
         """The parameters of queries, in their order."""
@@ -203,7 +209,7 @@ class Templates:
         if known is not None:
             return known
         # It stays under the settings of now, whatever they will be.
-        planned = replace(planned, planner=planned.planner.under(planned.planner.settings))
+        planned = replace(planned, planner=planned.planner.fixed_now())
         if name not in self._templates:
             self._session.declared = self._session.declared.with_entry(
                 "template",
@@ -235,7 +241,8 @@ class Templates:
         """Of the template that a text belongs to: by what is opened by its entry, whatever the condition is. Statistics
         count where they decide on an order of joins."""
         bound = planned.bound
-        columns = tuple(f.name for f in bound.schema)
+        columns: tuple[object, ...] = tuple(f.name for f in bound.schema)
+        columns = *columns, *planned.planner.known.values()
         above = () if lazy is None else (lazy.above, lazy.parts[0].windows)
         if kinds or (lazy is not None and group.split.is_join):
             outside: tuple[object, ...] = bound.kind, columns, tuple(map(str, kinds)), bool(kinds) and text, *above

@@ -8,8 +8,10 @@ from typing import Any
 from millstream.catalog.entries import Entry, statistics_of
 from millstream.engine.engine import Engine
 from millstream.engine.past import Past
+from millstream.kernel.batch import INF
 from millstream.language.binder import BoundQuery
 from millstream.language.instants import shown_instant
+from millstream.plan import nodes as lo
 from millstream.plan.cost import SourceStatistics, Statistics
 from millstream.plan.lowering.matches import is_fragile
 from millstream.query import PlanChange
@@ -22,14 +24,12 @@ _CHANGED = 2.0  # a statistic is another one that is so many times what it was, 
 class KnownStatistics:
     """By which statistics plans were made last."""
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+    def __init__(self) -> None:
         self._planned_by: dict[str, Statistics] = {}
 
-    def have_changed(self, name: str, inputs: Collection[str], entry: Mapping[str, Any] | None) -> bool:
+    def have_changed(self, name: str, known: Statistics, entry: Mapping[str, Any] | None) -> bool:
         """Whether those of now are others than when something was last planned, which an entry may tell; from now on it
         counts as planned by these."""
-        known = self._engine.sources.statistics(inputs)
         before = self._planned_by.get(name)
         if before is None and entry is not None:
             before = statistics_of(entry)
@@ -41,6 +41,19 @@ class KnownStatistics:
     def forget(self, name: str) -> None:
         """It is gone, or to be looked at when there is more."""
         self._planned_by.pop(name, None)
+
+
+def known_of_all(engine: Engine, plan: lo.Node) -> Statistics | None:
+    """What is known of the sources of a plan; None as long as one of its streams has no rows and may still have had
+    some by now. One that is as far as those with rows has none: that is known of it."""
+    inputs = {source.feed for source in lo.sources(plan)}
+    known = dict(engine.sources.statistics(inputs))
+    empty = {node.name for node in plan.walk() if isinstance(node, lo.StreamScan)} - known.keys()
+    reached = max(map(engine.sources.frontier, known), default=INF)
+    if any(engine.sources.frontier(stream) < reached for stream in empty):
+        return None
+    nothing = {stream: SourceStatistics(0.0, 1.0, (1.0,) * len(engine.sources.schema(stream))) for stream in empty}
+    return {**known, **nothing}
 
 
 def _is_other(now: SourceStatistics, before: SourceStatistics | None) -> bool:

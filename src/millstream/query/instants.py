@@ -115,7 +115,8 @@ class QueryInstants:
         engine = self._engine
         held_by = min(self._query.materialization.inputs, key=engine.sources.frontier)
         reached = "nothing is final yet" if final < 0 else f"final is {shown_instant(final, self._query.common.domain)}"
-        waits, hint = f"it waits for {held_by}", f"insert later elements into {held_by}, or ADVANCE {held_by} TO {at}"
+        name = engine.sources.name_of(held_by)
+        waits, hint = f"it waits for {name}", f"insert later elements into {name}, or ADVANCE {name} TO {at}"
         if not engine.sources.has_heartbeat(held_by):
             waits, hint = "it waits for the clock", f"ADVANCE TO {at}"
         return TimeError(f"{what} not final", detail=f"{reached}; {waits}", hint=hint)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 
@@ -31,6 +31,8 @@ from millstream.types import Schema, arrow_schema
 
 if TYPE_CHECKING:
     from millstream.query.template import Template
+
+_Said = TypeVar("_Said")
 
 
 class Query(Explained, Answering):
@@ -213,8 +215,11 @@ class Query(Explained, Answering):
                     return found
 
     def join(self, other: Query) -> None:
-        """Go on as another query that asks the same, within its group."""
-        self.common, self.number, self.template = other.common, other.number, other.template
+        """Go on as another query that asks the same: within its group, or by a plan of its own."""
+        if other.template is None:  # whoever finds no template goes by what it has in common with none
+            self.common, self.template, self.number = other.common, None, None
+        else:
+            self.number, self.template, self.common = other.number, other.template, other.common
         self.past = other.past
         self.materialization = other.materialization  # last: whoever finds it has the rest
 
@@ -260,7 +265,7 @@ class Query(Explained, Answering):
             "rows": engine.reader.read(self.materialization.held),
             "mode": self.mode,
             "kept": self.materialization.notes(),
-            **(self.template.sharing(self) if self.template is not None and self.number is not None else {}),
+            **(self._by_template(lambda template: template.sharing(self) if self.number is not None else {}) or {}),
             **self._exactness(snapshot),
             **({"notice": str(notice)} if notice is not None else {}),
             **({"replan": asdict(change)} if change is not None else {}),
@@ -312,7 +317,17 @@ class Query(Explained, Answering):
     def bound(self) -> BoundQuery:
         """With its own constants."""
         self.life.check()
-        return self.common if self.template is None else self.template.own(self)
+        return self._by_template(lambda template: template.own(self)) or self.common
+
+    def _by_template(self, said: Callable[[TemplatePlan], _Said]) -> _Said | None:
+        """What its template says of it, if it has one; asked anew where it has left its group meanwhile."""
+        while (template := self.template) is not None:
+            try:
+                return said(template)
+            except Exception:
+                if self.template is template:
+                    raise
+        return None
 
     def check_open(self) -> None:
         self.life.check()

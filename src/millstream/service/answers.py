@@ -14,6 +14,7 @@ from millstream import errors
 from millstream.errors import Error
 from millstream.names import MISSING
 from millstream.query import Query
+from millstream.service.request_ids import error_document
 from millstream.wire.errors import document
 from millstream.wire.media import RowFormat, accepted
 from millstream.wire.rows import columns_of, encode, parquet
@@ -50,7 +51,7 @@ def status_of(error: Error) -> int:
 
 
 def error_response(error: Error, status: int | None = None) -> Response:
-    return as_json(document(error), status or status_of(error))
+    return as_json(error_document(error), status or status_of(error))
 
 
 def as_json(content: Any, status: int = 200) -> Response:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -20,10 +21,12 @@ from millstream.service.answers import NotThere, as_json, error_response
 from millstream.service.backups import backup_routes
 from millstream.service.events import Follows
 from millstream.service.gate import RequestGate, RequestRefused
+from millstream.service.health import Health, readiness
 from millstream.service.inspection_routes import inspection_routes
 from millstream.service.limits import ServiceLimits
-from millstream.service.metrics import exposition
 from millstream.service.reference import REFERENCE_HEADERS, reference
+from millstream.service.request_ids import request_id
+from millstream.service.request_log import RequestLog
 from millstream.service.routes import needs, routes
 from millstream.service.sources import SourceReader
 from millstream.service.static_files import page_routes
@@ -49,9 +52,13 @@ def create_app(
 
     @asynccontextmanager
     async def life(app: FastAPI) -> AsyncIterator[None]:
-        held["follows"] = Follows(service)
+        held["follows"] = follows = Follows(service)
+        end = service.metrics.serve(service, lambda: follows.count)
+        watch = asyncio.create_task(health.watch())
         yield
         service.stopping.set()
+        watch.cancel()
+        end()
         held["follows"].close()
         service.close()
 
@@ -68,31 +75,36 @@ def create_app(
         responses=responses,
     )
     service = DatabaseService(database, limits, sources)
+    health = Health(service)
     app.state.service = service
     _handle_errors(app)
-    _count_requests(app, service)
-
-    def refused() -> None:
-        service.refused += 1
-
     app.include_router(routes(service, lambda: held["follows"]))
     app.include_router(template_routes(service, lambda: held["follows"]))
     app.include_router(inspection_routes(service, lambda: held["follows"], version, tokens=tokens is not None))
     app.include_router(backup_routes(service))
     app.include_router(work_routes(service))
     app.include_router(page_routes())
-    _pages(app, service, lambda: held["follows"])
-    app.add_middleware(RequestGate, tokens=tokens, limits=limits, refused=refused)
+    _pages(app, service, health)
+    app.add_middleware(RequestGate, tokens=tokens, limits=limits, refused=service.metrics.refused)
+    app.add_middleware(RequestLog, metrics=service.metrics)
     return app
 
 
-def _pages(app: FastAPI, service: DatabaseService, follows: Callable[[], Follows]) -> None:
-    @app.get("/healthz", summary="Whether the service is well", response_model=dict[str, Any], tags=["service"])
-    async def health() -> Response:
-        failed = service.sources.error
-        if failed is not None:
-            return as_json({"status": "sources fail", "error": failed.primary})
-        return as_json({"status": "stopping" if service.stopping.is_set() else "ok"})
+def _pages(app: FastAPI, service: DatabaseService, health: Health) -> None:
+    @app.get(
+        "/healthz", summary="Whether the service is well, and if not, why", response_model=doc.Health, tags=["service"]
+    )
+    async def healthy(request: Request) -> Response:
+        reasons = await health.reasons()
+        status = "stopping" if service.stopping.is_set() else "degraded" if reasons else "ok"
+        in_full = (request.scope.get("role") or 0) >= Role.READ
+        shown = [reason.shown(in_full=in_full) for reason in reasons]
+        return as_json({"status": status, **({"reasons": shown} if shown else {})})
+
+    @app.get("/readyz", summary="Whether the service takes requests", response_model=doc.Readiness, tags=["service"])
+    async def ready() -> Response:
+        reason = readiness(service)
+        return as_json({"ready": reason is None, **({"reason": reason} if reason else {})}, 503 if reason else 200)
 
     @app.get(
         "/metrics",
@@ -101,35 +113,15 @@ def _pages(app: FastAPI, service: DatabaseService, follows: Callable[[], Follows
         dependencies=[needs(Role.READ)],
         tags=["service"],
     )
-    async def metrics() -> Response:
-        text = await service.read(lambda: exposition(service, follows().count))
-        return PlainTextResponse(text, media_type="text/plain; version=0.0.4")
+    async def metrics(request: Request) -> Response:
+        accept = request.headers.get("accept", "")
+        said = service.watching.submit(service.metrics.exposition, accept)
+        text, kind = await asyncio.wrap_future(said)
+        return Response(text, media_type=kind)
 
     @app.get("/docs", include_in_schema=False, dependencies=[needs(Role.READ)])
     async def documentation() -> Response:
         return HTMLResponse(reference(app.openapi()), headers=REFERENCE_HEADERS)
-
-
-def _count_requests(app: FastAPI, service: DatabaseService) -> None:
-    class Counted:
-        """Counts answers by their status."""
-
-        def __init__(self, app: Any) -> None:
-            self._app = app
-
-        async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-            async def counting(message: Any) -> None:
-                if message["type"] == "http.response.start":
-                    method = scope["method"] if scope["method"] in _METHODS else "other"
-                    service.answered[method, message["status"]] += 1
-                await send(message)
-
-            await self._app(scope, receive, counting if scope["type"] == "http" else send)
-
-    app.add_middleware(Counted)
-
-
-_METHODS = ("GET", "POST", "DELETE", "HEAD", "OPTIONS", "PUT", "PATCH")
 
 
 def _handle_errors(app: FastAPI) -> None:
@@ -172,7 +164,7 @@ def _handle_errors(app: FastAPI) -> None:
     async def of_nobody(request: Request, error: Exception) -> Response:
         _log.exception("%s %s", request.method, request.url.path, exc_info=error)
         return error_response(
-            Error("the service failed", detail=repr(error), hint="this should not happen: see its log"), 500
+            Error("the service failed", detail=repr(error), hint=f"see its log for request {request_id()}"), 500
         )
 
 

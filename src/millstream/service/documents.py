@@ -162,6 +162,25 @@ class Message(BaseModel):
     message: str
 
 
+class HealthReason(BaseModel):
+    """Something that asks for attention; names and details for those who may read."""
+
+    what: str
+    count: int
+    names: list[str] | None = None
+    details: list[str] | None = None
+
+
+class Health(BaseModel):
+    status: Literal["ok", "degraded", "stopping"]
+    reasons: list[HealthReason] | None = None
+
+
+class Readiness(BaseModel):
+    ready: bool
+    reason: str | None = None
+
+
 class ErrorResponse(BaseModel):
     """An error: its class, all of it as people read it, and its parts."""
 

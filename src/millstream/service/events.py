@@ -14,26 +14,27 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import aclosing
+from collections.abc import AsyncGenerator
+from contextlib import suppress
 from typing import Any, Literal
 
-from starlette.responses import Response
+from sse_starlette import EventSourceResponse, ServerSentEvent
+from sse_starlette.sse import AppStatus
 
 from millstream.errors import ClosedError, Error
 from millstream.query import Bookmark, Query, Template
 from millstream.service.answers import notes_of
+from millstream.service.request_ids import error_document
 from millstream.service.work import DatabaseService
 from millstream.wire.arrow import to_arrow_stream
-from millstream.wire.errors import document
 from millstream.wire.media import RowFormat
 from millstream.wire.rows import encode
 from millstream.wire.values import shown_instant
 
 Body = Literal["json", "arrow"]
-AsgiSend = Callable[[dict[str, Any]], Awaitable[None]]
 _MOST = 4096  # rows of an event, unless a single instant has more
 _ALIVE_EVERY = 15.0  # seconds
+ALIVE = b"event: alive\n\n"  # without data: no event to a browser, and a sign of life to who reads lines
 _STALLED = 60.0  # seconds after which a reader that takes nothing is left
 _At = tuple[int, int, int, Body, int]  # a query, how far a reader is and where it began, what it reads, and its mark
 _Followed = Query | Template
@@ -92,7 +93,7 @@ class Follows:
         except ClosedError:
             pass  # dropped, or the service is stopping, while it was read
         except Error as error:
-            yield event("error", json.dumps(document(error)))
+            yield event("error", json.dumps(error_document(error)))
         finally:
             self.count -= 1
         if query.has_ended and not self._service.stopping.is_set():
@@ -122,7 +123,7 @@ class Follows:
                     yield event("end", json.dumps({"reason": "nothing came"}))
                     return
                 # A reader that comes back need not begin before what had nothing for it.
-                yield _progress(query, bookmark) if bookmark.seen != said else b": alive\n\n"
+                yield _progress(query, bookmark) if bookmark.seen != said else ALIVE
                 said = bookmark.seen
 
     async def _piece(self, query: _Followed, bookmark: Bookmark, body: Body) -> _Piece:
@@ -157,13 +158,12 @@ def _piece_of(query: _Followed, bookmark: Bookmark, body: Body) -> _Piece:
 
 def event(kind: str | None, content: str, bookmark: str | None = None) -> bytes:
     """One event, as it is sent."""
-    lines = [*([f"event: {kind}"] if kind else []), *([f"id: {bookmark}"] if bookmark else []), f"data: {content}"]
-    return ("\n".join(lines) + "\n\n").encode()
+    return ServerSentEvent(content, event=kind, id=bookmark, sep="\n").encode()
 
 
 def _progress(query: _Followed, bookmark: Bookmark) -> bytes:
     """No data, so that it is no event to a browser, which notes the id all the same."""
-    return f"id: {_id(query, bookmark, bookmark.seen)}\n\n".encode()
+    return ServerSentEvent(event="alive", id=_id(query, bookmark, bookmark.seen), sep="\n").encode()
 
 
 def _id(query: _Followed, bookmark: Bookmark, seen: int) -> str:
@@ -179,42 +179,18 @@ async def happens(awaited: asyncio.Event, seconds: float) -> bool:
     return True
 
 
-class EventStream(Response):
-    """A response that goes on until its reader leaves, takes nothing for a minute, or there is no more."""
+class EventStream(EventSourceResponse):
+    """A response that goes on until its reader leaves, takes nothing for a minute, or there is no more.
 
-    media_type = "text/event-stream"
+    Those who make events say that they are there, and end when the service stops: so nothing is said or ended here.
+    """
 
-    def __init__(self, events: AsyncGenerator[bytes], status_code: int = 200) -> None:
-        # Not the one of Response, which has all of its body at once.
-        self.status_code = status_code
-        self.background = None
-        self._events = events
-        self.init_headers({"cache-control": "no-store", "x-accel-buffering": "no"})
-        self.raw_headers = [header for header in self.raw_headers if header[0] != b"content-length"]
+    def __init__(self, events: AsyncGenerator[bytes]) -> None:
+        super().__init__(events, ping=0, sep="\n", send_timeout=_STALLED)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        sending = asyncio.create_task(self._send(send))
-        leaving = asyncio.create_task(_left(receive))
-        _, pending = await asyncio.wait({sending, leaving}, return_when=asyncio.FIRST_COMPLETED)
-        for task in pending:
-            task.cancel()
-        await asyncio.gather(*pending, return_exceptions=True)
-        if sending in pending or sending.cancelled():
-            return
-        error = sending.exception()
-        if error is not None and not isinstance(error, OSError | TimeoutError):
-            raise error
-
-    async def _send(self, send: AsgiSend) -> None:
-        await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-        async with aclosing(self._events) as events:  # with which its place goes
-            async for each in events:
-                # Waits while the reader does not read: nothing is made for it meanwhile.
-                sent = send({"type": "http.response.body", "body": each, "more_body": True})
-                await asyncio.wait_for(sent, _STALLED)
-        await send({"type": "http.response.body", "body": b"", "more_body": False})
+        with suppress(OSError, TimeoutError):  # its reader has gone, or takes nothing: it comes back by its last id
+            await super().__call__(scope, receive, send)
 
 
-async def _left(receive: Callable[[], Awaitable[dict[str, Any]]]) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
+AppStatus.disable_automatic_graceful_drain()  # type: ignore[no-untyped-call]

@@ -21,9 +21,9 @@ from starlette.exceptions import HTTPException
 from millstream.errors import AccessError, Error, InputError, LimitError
 from millstream.service.callers import Budget, Caller, set_caller
 from millstream.service.limits import Rates, ServiceLimits
+from millstream.service.request_ids import error_document
 from millstream.service.static_files import is_static
-from millstream.service.tokens import Role, Tokens, role_of
-from millstream.wire.errors import document
+from millstream.service.tokens import Role, Token, Tokens, role_of
 
 AsgiScope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -32,7 +32,7 @@ App = Callable[[AsgiScope, Receive, AsgiSend], Awaitable[None]]
 
 _AUTHORITY = re.compile(r"(?:\[(?P<address>[0-9a-f:.]+)\]|(?P<name>[a-z0-9._-]{1,255}))(?::(?P<port>[0-9]{1,5}))?")
 _ANY = 1 << 62
-_OPEN = ("/healthz",)  # to whom has no token
+_OPEN = ("/healthz", "/readyz")  # to whom has no token; who has one is told more
 _PATIENCE = 20.0  # seconds before it counts how fast a body comes
 _READ_AWAY_BYTES, _READ_AWAY_SECONDS = 256 << 20, 5.0
 
@@ -91,10 +91,10 @@ class RequestGate:
         if self._tokens is None:
             scope["role"], scope["caller"] = Role.ADMIN, address
         elif scope["path"] in _OPEN or is_static(scope["path"]):
-            scope["role"], scope["caller"] = None, address
+            token = self._token_of(headers)
+            scope["role"], scope["caller"] = None if token is None else role_of(token.role), address
         else:
-            kind, _, secret = headers.get(b"authorization", "").partition(" ")
-            token = self._tokens.find(secret.strip()) if kind.lower() == "bearer" else None
+            secret, token = headers.get(b"authorization"), self._token_of(headers)
             if token is None:
                 self._check_rate(address)  # so that nobody tries many
                 said = "an unknown token" if secret else "no token"
@@ -107,6 +107,10 @@ class RequestGate:
             budget = token.budget
         self._check_rate(scope["caller"])
         return budget
+
+    def _token_of(self, headers: dict[bytes, str]) -> Token | None:
+        kind, _, secret = headers.get(b"authorization", "").partition(" ")
+        return self._tokens.find(secret.strip()) if self._tokens is not None and kind.lower() == "bearer" else None
 
     def _check_origin(self, headers: dict[bytes, str]) -> None:
         host, given = _authority(headers.get(b"host", ""), "Host")
@@ -196,7 +200,7 @@ async def _read_away(scope: AsgiScope, receive: Receive) -> None:
 
 
 async def answer_refused(send: AsgiSend, refusal: RequestRefused) -> None:
-    body = json.dumps(document(refusal.error)).encode()
+    body = json.dumps(error_document(refusal.error)).encode()
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode()), *refusal.more]
     await send({"type": "http.response.start", "status": refusal.status_code, "headers": headers})
     await send({"type": "http.response.body", "body": body})

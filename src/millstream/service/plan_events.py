@@ -16,7 +16,7 @@ from collections.abc import AsyncGenerator
 
 from millstream.errors import ClosedError
 from millstream.inspection.watching import Look
-from millstream.service.events import Follows, event, happens
+from millstream.service.events import ALIVE, Follows, event, happens
 from millstream.service.work import DatabaseService
 
 EVERY = 1.0  # seconds
@@ -57,7 +57,7 @@ class PlanWatch:
                 yield event(None, json.dumps({"epoch": now.epoch, **content}))
                 said = time.monotonic()
             elif time.monotonic() - said > _ALIVE_EVERY:
-                yield b": alive\n\n"
+                yield ALIVE
                 said = time.monotonic()
 
     async def _look(self) -> Look:

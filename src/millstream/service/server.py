@@ -74,7 +74,7 @@ class Server:
         config = uvicorn.Config(
             app,
             http=protocol_of(self.connections),
-            log_level="warning",
+            log_config=None,  # whoever runs it says where logs go
             access_log=False,
             timeout_graceful_shutdown=int(_REQUESTS),
             server_header=False,
@@ -93,6 +93,7 @@ class Server:
             threading.Thread(target=workers.warm, name="millstream-warm", daemon=True).start()
         open_to = "with tokens" if self._tokens is not None else "for this machine only, since there are no tokens"
         self._announce(f"serving at {self.address}, {open_to}")
+        _log.info("serving at %s, %s", self.address, open_to, extra={"data": {"address": str(self.address)}})
         try:
             self._server.run(sockets=[self._socket])
         finally:
@@ -100,6 +101,7 @@ class Server:
             self._socket.close()
             if not self.sources.stop(_SOURCES):
                 _log.warning("a batch of the sources was still under way: it comes again")
+            _log.info("stopped serving")
 
     def stop(self) -> None:
         self._server.should_exit = True

@@ -12,10 +12,13 @@ when its caller goes, and when somebody ends it.
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from contextvars import copy_context
 from typing import Any, TypeVar
 
 from millstream.database import Database
@@ -23,6 +26,7 @@ from millstream.errors import CancelledError, ClosedError, LimitError
 from millstream.query import Query
 from millstream.service.callers import Caller, current_caller
 from millstream.service.limits import ServiceLimits
+from millstream.service.metrics import Metrics
 from millstream.service.sources import SourceReader
 
 T = TypeVar("T")
@@ -39,13 +43,23 @@ class DatabaseService:
     def __init__(self, database: Database, limits: ServiceLimits, sources: SourceReader) -> None:
         self.database, self.limits, self.sources = database, limits, sources
         self.stopping = asyncio.Event()
-        self.answered: Counter[tuple[str, int]] = Counter()  # by method and status
-        self.refused = 0
+        self.metrics = Metrics()
+        self.is_degraded = False
         self._busy: Counter[str] = Counter()  # pieces of work by caller
         self._readers = ThreadPoolExecutor(_READERS, "millstream-read")
         self._following = ThreadPoolExecutor(_FOLLOWING, "millstream-follow")
         self._writers = ThreadPoolExecutor(_WRITERS, "millstream-write")
         self._computers = ThreadPoolExecutor(max(limits.workers, 1), "millstream-compute")
+        # Who watches is to be answered when all others are busy.
+        self.watching = ThreadPoolExecutor(1, "millstream-watch")
+        self._pools = {
+            "read": self._readers,
+            "follow": self._following,
+            "write": self._writers,
+            "compute": self._computers,
+        }
+        self._at_work: Counter[str] = Counter()  # threads that work, by what for
+        self._counting = threading.Lock()
         database.compute_apart(limits.workers, limits.worker_memory)
 
     async def filled(self, queries: Iterable[Query]) -> None:
@@ -92,10 +106,10 @@ class DatabaseService:
             with works.begun(what or path, caller.name, guarded=guarded) as piece:
 
                 def entered() -> T:
-                    with piece.entered():
+                    with piece.entered(), self._working(threads):
                         return work()
 
-                future = threads.submit(entered)
+                future = threads.submit(copy_context().run, entered)
                 reason = await _ended(future, caller, self._seconds(caller))
                 if reason is not None:
                     piece.cancel(reason)
@@ -107,6 +121,26 @@ class DatabaseService:
                 return future.result()
         finally:
             self._busy[caller.name] -= 1
+
+    @contextmanager
+    def _working(self, threads: ThreadPoolExecutor) -> Iterator[None]:
+        name = self._name_of(threads)
+        with self._counting:
+            self._at_work[name] += 1
+        try:
+            yield
+        finally:
+            with self._counting:
+                self._at_work[name] -= 1
+
+    def _name_of(self, threads: ThreadPoolExecutor) -> str:
+        return next(name for name, known in self._pools.items() if known is threads)
+
+    def pools(self) -> tuple[dict[str, int], dict[str, int], dict[str, int]]:
+        """The threads that there are by what for, how many of them work, and how much waits for one."""
+        sizes = {name: threads._max_workers for name, threads in self._pools.items()}
+        busy = {name: self._at_work[name] for name in self._pools}
+        return sizes, busy, {name: threads._work_queue.qsize() for name, threads in self._pools.items()}
 
     def _seconds(self, caller: Caller) -> float | None:
         own = [limit for limit in (self.limits.seconds, caller.budget.seconds) if limit]
@@ -129,7 +163,7 @@ class DatabaseService:
         for piece in self.database.engine.works:
             if piece.guarded:
                 piece.cancel(CancelledError("the service is stopping", hint="ask again when it is back"))
-        for threads in (self._readers, self._following, self._writers, self._computers):
+        for threads in (*self._pools.values(), self.watching):
             threads.shutdown(wait=False, cancel_futures=True)
 
 

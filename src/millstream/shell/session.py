@@ -11,6 +11,7 @@ import pyarrow as pa
 
 import millstream as ms
 from millstream.answers.aligned import aligned
+from millstream.answers.on_screen import write_table
 from millstream.drawing.plan import FORMATS
 from millstream.shell.splitting import is_blank, statements
 from millstream.wire.values import type_name
@@ -74,7 +75,7 @@ class ShellSession:
         if not result.has_rows:
             self._say(result.message)
         else:
-            self._say(aligned(result.arrow()))
+            write_table(self._out, result.arrow())
             for notice in result.notices:
                 self._say(f"notice: {notice}")
 
@@ -113,7 +114,9 @@ class ShellSession:
             self._say("nothing is defined yet")
         for kind, table in listed.items():
             if table.num_rows:
-                self._say(f"{kind.lower()}\n{aligned(table)}\n")
+                self._say(kind.lower())
+                write_table(self._out, table)
+                self._say("")
 
     def _described(self, name: str) -> str:
         for kind in ("STREAMS", "TABLES", "VIEWS"):
@@ -151,9 +154,9 @@ class ShellSession:
         query = self._found(name.strip() if timeout is not None else argument)
         final = query.final
         if final is not None and query.kind == "relation":
-            self._say(aligned(query.result(at=final)))
+            write_table(self._out, query.result(at=final))
         for changes in query.follow(since=final, timeout=timeout):
-            self._say(aligned(changes))
+            write_table(self._out, changes)
 
     def _run(self, argument: str) -> None:
         try:

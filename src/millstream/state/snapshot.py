@@ -174,14 +174,6 @@ class Snapshot:
         """Nothing is known of some sources any more."""
         return replace(self, sources=_without(self.sources, sources), history=_without(self.history, sources))
 
-    def renamed(self, names: Mapping[str, str]) -> Snapshot:
-        """Some sources are called otherwise."""
-        return replace(
-            self,
-            sources={names.get(source, source): progress for source, progress in self.sources.items()},
-            history={names.get(source, source): files for source, files in self.history.items()},
-        )
-
     def with_states(self, states: Mapping[str, Mapping[str, Names]]) -> Snapshot:
         """Some steps hold what is given, and nothing else."""
         return replace(self, states={**self.states, **states})

@@ -1,26 +1,32 @@
 """ALTER STREAM and ALTER TABLE: columns are added and renamed, RETAIN changes, and objects get other names.
 
 Files that were written before stay as they are: what they do not have is the default, and what they call otherwise is
-known. So each is one commit of what is declared.
+known. Texts that read the object go by what they knew (`catalog.alterations`), so that views and queries keep columns,
+plans and state. So each is one commit of what is declared.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+from millstream.catalog.alterations import NUMBERS
 from millstream.catalog.comments import COMMENT
 from millstream.catalog.entries import Declarations, Entry
 from millstream.catalog.session import Session
 from millstream.connectors.source_loop import SourceLoop
 from millstream.engine.engine import Engine
+from millstream.engine.sources import Floors
 from millstream.errors import CatalogError
 from millstream.language import statements as st
 from millstream.language.definer import altered
+from millstream.language.instants import shown_instant
+from millstream.language.statement_parser import parse
 from millstream.plan.definitions import StreamDefinition, TableDefinition
 from millstream.statements.definitions import Definitions
 from millstream.statements.result import Result
 
 ALTERED = "altered"  # in the entry of a stream or table: the statements that changed it since, in order
+_FLOORS = "floors"  # in the entry of a stream: what could be asked for when its RETAIN became longer
 
 
 class Altering:
@@ -43,33 +49,45 @@ class Altering:
         if isinstance(statement, st.SetRetain):
             return self._set_retain(before, after, kind, statement)
         self._source_loop.check_not_read(before.name)
-        self._check_unused(key, kind, statement)
+        number = self._session.alterations.last + 1
+        if isinstance(statement, st.AddColumn) and isinstance(before, TableDefinition) and before.log is not None:
+            self._check_unread(key, statement)
+            number = 0
         if isinstance(statement, st.Rename) and statement.column is None:
-            return self._rename(before, after, kind, statement)
-        declared = self._altered(kind, key, statement)
+            return self._rename(before, after, kind, statement, number)
+        declared = self._altered(kind, key, statement, number)
         if isinstance(statement, st.Rename) and statement.column is not None:
             old, new = (f"column {key}.{name.key}" for name in (statement.column, statement.to))
             declared = _with_comments(declared, {old: new})
         self._session.declare(declared)
-        self._definitions.alter(key, statement)
+        self._definitions.alter(key, statement, number)
+        self._definitions.call_anew()
         said = f"column {statement.column.name} added" if isinstance(statement, st.AddColumn) else "column renamed"
-        return Result(f"{kind} {before.name}: {said}")
+        return Result(f"{kind} {before.name}: {said}{self._for_readers(key)}")
 
-    def _check_unused(self, key: str, kind: str, statement: st.AddColumn | st.Rename) -> None:
+    def _check_unread(self, key: str, statement: st.AddColumn) -> None:
         if users := self._users(key):
             raise CatalogError(
-                f'{kind} "{statement.name}" is in use',
-                detail=f"by {', '.join(users)}",
-                hint="what reads it was planned with its columns: drop those first, and create them again",
+                f'table "{statement.name}" is in use',
+                detail=f"by {', '.join(users)}; a change that takes a row away says all its columns, "
+                "and they would take away others without the new one",
+                hint="drop those first, and create them again",
                 place=statement.name.place,
             )
 
-    def _altered(self, kind: str, key: str, statement: st.Alteration) -> Declarations:
+    def _for_readers(self, key: str) -> str:
+        """What those who read it should know."""
+        users = self._users(key)
+        shown = ", ".join(users[:3]) + (f", ... ({len(users):,})" if len(users) > 3 else "")
+        return f"; {shown} {'keeps' if len(users) == 1 else 'keep'} the columns of before" if users else ""
+
+    def _altered(self, kind: str, key: str, statement: st.Alteration, number: int) -> Declarations:
         """What is declared, with a statement behind those that made an object what it is."""
         declared, place = self._session.declared, statement.place
         entry = self._entry(kind, key)
         texts = [*entry.get(ALTERED, ()), place.text[place.start : place.end]]
-        return declared.replacing(entry, {**entry, ALTERED: texts})
+        numbers = [*_numbers(entry), number]
+        return declared.replacing(entry, {**entry, ALTERED: texts, NUMBERS: numbers})
 
     def _entry(self, kind: str, key: str) -> Entry:
         entry = self._session.declared.find(kind, key)
@@ -88,24 +106,25 @@ class Altering:
             raise AssertionError("tables keep everything")
         key, engine = before.name.lower(), self._engine
         is_longer = before.retain is not None and (after.retain is None or after.retain > before.retain)
-        if is_longer and (users := self._users(key)):
-            raise CatalogError(
-                f'stream "{statement.name}" is in use',
-                detail=f"by {', '.join(users)}, of whose past no more is kept than RETAIN has said",
-                hint="a shorter RETAIN is possible; for a longer one drop those first",
-                place=statement.name.place,
-            )
-        declared = self._altered(kind, key, statement)
+        declared, notice = self._altered(kind, key, statement, 0), ""
         if is_longer:
-            # What was cut until now stays cut, and is noted as such.
-            engine.commit(engine.retention.with_cuts(engine.snapshot).with_catalog(declared.entries))
+            # What was cut until now stays cut, and is noted as such: of history, and of what is kept for queries.
+            snapshot = engine.retention.with_cuts(engine.snapshot)
+            floors = engine.retention.floors(before.edge, snapshot)
+            entry = declared.find(kind, key)
+            if entry is not None and floors:
+                said = [[sorted(sources), first] for sources, first in floors.items()]
+                declared = declared.replacing(entry, {**entry, _FLOORS: [*entry.get(_FLOORS, ()), *said]})
+            engine.commit(snapshot.with_catalog(declared.entries))
             self._session.declared = declared
-            engine.sources.lengthen()
+            engine.sources.lengthen(floors)
+            cut = max([snapshot.progress(before.edge).cut, *floors.values()])
+            notice = f"; what was before {shown_instant(cut, before.domain)} stays forgotten" if cut else ""
         else:
             self._session.declare(declared)
-        self._definitions.alter(key, statement)
+        self._definitions.alter(key, statement, 0)
         retain = "FOREVER" if after.retain is None else after.domain.duration(after.retain)
-        return Result(f"{kind} {before.name}: retain {retain}")
+        return Result(f"{kind} {before.name}: retain {retain}{notice}")
 
     def _rename(
         self,
@@ -113,21 +132,14 @@ class Altering:
         after: StreamDefinition | TableDefinition,
         kind: str,
         statement: st.Rename,
+        number: int,
     ) -> Result:
         session, key, new = self._session, before.name.lower(), after.name.lower()
-        if before.source is not None:
-            raise CatalogError(
-                f"{kind} {before.name} is read from outside, and how far is noted under its name",
-                hint="drop it, and create it with the other name",
-                place=statement.name.place,
-            )
         if new != key and new in session.catalog:
             raise CatalogError(
                 f'"{statement.to}" is there already', hint="choose another name", place=statement.to.place
             )
-        owned = self._definitions.owned(key)
-        names = {each: f"{new}{each.removeprefix(key)}" for each in owned}
-        entry, declared = self._entry(kind, key), self._altered(kind, key, statement)
+        entry, declared = self._entry(kind, key), self._altered(kind, key, statement, number)
         there = declared.find(kind, key)
         if there is None:
             raise AssertionError(f"no entry of {entry['name']}")
@@ -138,10 +150,29 @@ class Altering:
         settings = session.settings.with_stream_renamed(key, new)
         if settings != session.settings:
             declared = declared.with_settings(settings)
-        self._engine.sources.rename(names, declared.entries)
-        session.declared, session.settings = declared, settings
-        self._definitions.alter(key, statement)
+        session.declare(declared)
+        session.settings = settings
+        self._definitions.alter(key, statement, number)
+        self._definitions.call_anew()
         return Result(f"{kind} {before.name} is called {after.name} now")
+
+    def recover(self, key: str, entry: Entry) -> None:
+        """Have an object as an earlier process has altered it."""
+        for text, number in zip(entry.get(ALTERED, ()), _numbers(entry), strict=True):
+            (alteration,) = parse(text)
+            if isinstance(alteration, st.AddColumn | st.Rename | st.SetRetain):
+                key = self._definitions.alter(key, alteration, number).name.lower()
+            if isinstance(alteration, st.SetRetain):
+                self._engine.sources.lengthen({})
+        floors: Floors = {frozenset(sources): first for sources, first in entry.get(_FLOORS, ())}
+        if floors:
+            self._engine.sources.lengthen(floors)
+
+
+def _numbers(entry: Entry) -> list[int]:
+    """Those of its alterations: of some that were made while nobody read it, none is kept."""
+    count = len(entry.get(ALTERED, ()))
+    return [*entry.get(NUMBERS, [0] * count)]
 
 
 def _with_comments(declared: Declarations, names: dict[str, str]) -> Declarations:

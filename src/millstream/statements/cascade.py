@@ -49,7 +49,7 @@ class Cascade:
 
     def _users_of(self, name: st.Name) -> list[str]:
         gone: list[str] = []
-        owned = {key for key in self._catalog if key == name.key or key.startswith(f"{name.key}.")}
+        owned = {each.edge for key, each in self._catalog.items() if key == name.key or key.startswith(f"{name.key}.")}
         for view in self._catalog.users(owned):
             inner = st.Name(view, name.place)
             gone += self._users_of(inner)

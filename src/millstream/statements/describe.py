@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from millstream.catalog.alterations import AS_OF
 from millstream.catalog.comments import comment_key, comment_of, with_comment
 from millstream.catalog.entries import Entry
 from millstream.catalog.objects import kind_of, properties
@@ -16,7 +17,10 @@ from millstream.connectors.sinks import Sinks
 from millstream.engine.engine import Engine
 from millstream.errors import CatalogError, NameError, did_you_mean
 from millstream.language import statements as st
+from millstream.language.dialect import CQL
 from millstream.language.function_list import functions
+from millstream.language.statement_parser import parse
+from millstream.language.type_names import stored_text
 from millstream.plan.definitions import Definition, StreamDefinition, TableDefinition
 from millstream.queries.planner import Planner
 from millstream.queries.standing import StandingQueries
@@ -131,7 +135,21 @@ class DescribeStatements:
             raise CatalogError(f'{found.kind} "{found.name}" was declared by nobody', hint="it is Millstream's own")
         if found.kind == "sink":
             return _sink_text(entry)
+        if found.kind == "view" and (text := self._text_of_view(entry)) is not None:
+            return text
         return ";\n".join(_without_secrets(text) for text in (entry["text"], *entry.get("altered", ())))
+
+    def _text_of_view(self, entry: Entry) -> str | None:
+        """Where names in it have changed since it was said, with those of now."""
+        with stored_text():
+            (said,) = parse(entry["text"])
+        if not isinstance(said, st.CreateView):
+            raise AssertionError(f"no view: {entry['text']}")
+        now = self._session.as_called_now(entry.get(AS_OF, 0), said.query)
+        if now is said.query:
+            return None
+        columns = f" ({', '.join(_quoted(name.text) for name in said.columns)})" if said.columns else ""
+        return f"CREATE VIEW {_quoted(said.name.text)}{columns} AS {now.sql(dialect=CQL)}"
 
     # COMMENT ON
 

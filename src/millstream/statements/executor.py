@@ -65,7 +65,7 @@ class Executor:
         self._describe = DescribeStatements(engine, session, planner, queries, sinks)
         self._existing = Existing(session, planner, queries, sinks)
         self._cascade = Cascade(session, queries, sinks, self.queries, self.sinks, self.objects)
-        self._replacing = Replacing(engine, session, planner, queries, sinks, self.queries, self.sinks, self.objects)
+        self._replacing = Replacing(engine, session, planner, queries, sinks, self.queries, self.sinks)
 
     def execute(self, text: str, *, again: bool = False) -> Result:
         """Run all statements of a text; gives the last one's result. A text that may have been run before leaves alone

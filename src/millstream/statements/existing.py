@@ -11,11 +11,12 @@ from sqlglot.tokenizer_core import TokenType
 from millstream.catalog.objects import kind_of
 from millstream.catalog.session import Session
 from millstream.connectors.sinks import Sinks
-from millstream.errors import CatalogError
+from millstream.errors import CatalogError, Error
 from millstream.language import statements as st
 from millstream.language.dialect import CQL
 from millstream.queries.planner import Planner
 from millstream.queries.standing import StandingQueries
+from millstream.query import Query
 from millstream.statements.result import Result
 
 
@@ -96,8 +97,7 @@ class Existing:
     def _is_same(self, statement: st.Creation) -> bool:
         if isinstance(statement, st.RegisterQuery):
             query = self._queries.registry.find(statement.name.text)
-            bound = self._planner.bind(statement.place.text, statement.query)
-            return query.cql == bound.cql and query.mode == (statement.mode or "EAGER").lower()
+            return query.mode == (statement.mode or "EAGER").lower() and self._says_the_same(query, statement)
         entry = self._session.declared.find(_kind_of(statement), statement.name.text)
         if entry is None:
             return False
@@ -108,6 +108,17 @@ class Existing:
             return same_target and followed == statement.query.key
         place = statement.place
         return _words(entry["text"]) == _words(place.text[place.start : place.end])
+
+    def _says_the_same(self, query: Query, statement: st.RegisterQuery) -> bool:
+        """As texts are read now, or were when the query was registered: what they name may be called otherwise now."""
+        text, tree, known = statement.place.text, statement.query, query.bound
+        try:
+            then = self._planner.read_as(known).bind(text, tree.copy())
+        except Error:
+            then = None
+        if then is not None and then.as_said == known.as_said:
+            return True
+        return self._planner.bind(text, tree).cql == known.cql
 
 
 def _kind_of(statement: st.Creation) -> str:

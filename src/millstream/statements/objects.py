@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
+from millstream.catalog.alterations import AS_OF
 from millstream.catalog.comments import without_comments
 from millstream.catalog.entries import Declarations, Entry
 from millstream.catalog.objects import kind_of
@@ -20,11 +21,12 @@ from millstream.language.statement_parser import parse
 from millstream.language.type_names import stored_text
 from millstream.plan.definitions import Definition, StreamDefinition, TableDefinition, ViewDefinition
 from millstream.queries.registry import Registry
-from millstream.statements.altering import ALTERED, Altering
+from millstream.statements.altering import Altering
 from millstream.statements.definitions import Definitions
 from millstream.statements.result import Result
 
 _ENFORCES = "enforces"  # in the entry of a table: it was made when keys were kept to
+_EDGE = "edge"  # in the entry of a stream or table: where its rows are, if another had the name of it before
 
 
 class ObjectStatements:
@@ -53,6 +55,9 @@ class ObjectStatements:
                 text = place.text[place.start : place.end]
                 content: dict[str, object] = {"text": text, "settings": asdict(session.settings)}
                 content |= {_ENFORCES: True} if kind == "table" else {}
+                content |= session.alterations.entry() if kind == "view" else {}
+                edge = session.catalog[name.key].edge
+                content |= {_EDGE: edge} if edge != name.key else {}
                 declared = session.declared.with_entry(kind, name.text, **content)
                 if isinstance(statement, st.CreateView) or statement.source is None:
                     session.declare(declared)
@@ -62,10 +67,6 @@ class ObjectStatements:
                 self._definitions.forget(name.key)
                 raise
         return Result(message)
-
-    def check_view(self, statement: st.CreateView) -> None:
-        """Refuse a view that cannot be."""
-        self._definitions.view(statement, self._session.settings)
 
     def _declare_external(self, definition: Definition, source: st.UsingClause, declared: Declarations) -> str:
         """Declare what is read from outside: a feed that `run` reads, or a table that is read now. Gives what came of
@@ -95,7 +96,7 @@ class ObjectStatements:
     def drop(self, statement: st.Drop) -> Result:
         kind, name, session = statement.kind.lower(), statement.name, self._session
         session.catalog.find(kind, name)
-        owned = self._definitions.owned(name.key)
+        edges = self._definitions.edges(name.key)
         if users := self.users(name.key):
             raise CatalogError(
                 f'{kind} "{name}" is in use',
@@ -108,16 +109,16 @@ class ObjectStatements:
         declared = without_comments(session.declared.without(kind, name.key), kind, [name.key])
         if settings != session.settings:
             declared = declared.with_settings(settings)
-        self._engine.sources.drop(owned, declared.entries)
+        self._engine.sources.drop(edges, declared.entries)
         session.declared, session.settings = declared, settings
         self._definitions.forget(name.key)
-        self._source_loop.forget(name.key)
+        self._source_loop.forget(edges[0])
         return Result(f"{kind} {name} dropped")
 
     def users(self, key: str) -> list[str]:
         """The views and queries that read an object, or a table that comes with it."""
-        owned = self._definitions.owned(key)
-        return self._session.catalog.users(owned) + self._registry.readers(set(owned))
+        edges = self._definitions.edges(key)
+        return self._session.catalog.users(edges) + self._registry.readers({*edges})
 
     def alter(self, statement: st.Alteration) -> Result:
         """ALTER STREAM and ALTER TABLE, by one commit."""
@@ -137,11 +138,7 @@ class ObjectStatements:
         with stored_text():
             (statement,) = parse(entry["text"])
             settings, enforces = self._session.settings_of(entry), entry.get(_ENFORCES, False)
-            name, _ = self._definitions.define(statement, settings, enforces=enforces)
-            key = name.key
-            for text in entry.get(ALTERED, ()):
-                (alteration,) = parse(text)
-                if isinstance(alteration, st.AddColumn | st.Rename | st.SetRetain):
-                    key = self._definitions.alter(key, alteration).name.lower()
-                if isinstance(alteration, st.SetRetain):
-                    self._engine.sources.lengthen()
+            name, _ = self._definitions.define(
+                statement, settings, enforces=enforces, edge=entry.get(_EDGE), as_of=entry.get(AS_OF, 0)
+            )
+            self._altering.recover(name.key, entry)

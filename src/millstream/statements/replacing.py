@@ -14,11 +14,10 @@ from millstream.connectors.sinks import Sinks
 from millstream.engine.engine import Engine
 from millstream.errors import CatalogError, Error, Place
 from millstream.language import statements as st
-from millstream.language.statement_parser import parse, parse_query
-from millstream.language.type_names import stored_text
+from millstream.language.statement_parser import parse_query
 from millstream.queries.planner import Planner
 from millstream.queries.standing import StandingQueries
-from millstream.statements.objects import ObjectStatements
+from millstream.statements.dependants import Dependants, Replaced
 from millstream.statements.queries import QueryStatements
 from millstream.statements.result import Result
 from millstream.statements.sinks import SinkStatements
@@ -36,12 +35,11 @@ class Replacing:
         sinks: Sinks,
         query_statements: QueryStatements,
         sink_statements: SinkStatements,
-        object_statements: ObjectStatements,
     ) -> None:
         self._engine, self._session, self._planner = engine, session, planner
         self._queries, self._sinks = queries, sinks
         self._query_statements, self._sink_statements = query_statements, sink_statements
-        self._object_statements = object_statements
+        self._dependants = Dependants(session, planner, queries, sinks)
 
     def run(self, statement: st.Replacement) -> Result | None:
         """None where there is nothing to replace."""
@@ -58,6 +56,13 @@ class Replacing:
         if old is None:
             return None
         self._planner.plan(statement.place.text, statement.query)
+        if followed := self._sinks.of(old):
+            raise CatalogError(
+                f'query "{old.name}" is followed by the sink{"s" * (len(followed) > 1)} {", ".join(followed)}',
+                detail="what was delivered is of the query as it was, and would stand beside what is of the new one",
+                hint=f"DROP SINK {followed[0]}, and create it again after the query: it begins with the whole answer",
+                place=statement.name.place,
+            )
         comment = comment_of(self._session.declared, "query", old.name)
         name, mode, text = old.name, old.mode, old.cql
         with self._engine.commits.as_one():
@@ -89,33 +94,31 @@ class Replacing:
         if found is None:
             return None
         self._session.catalog.find("view", statement.name)
-        entry = self._session.declared.find("view", statement.name.text)
-        users = self._session.catalog.users([statement.name.key]) + self._registered_readers(statement.name.key)
-        if users or entry is None:
-            raise CatalogError(
-                f'view "{statement.name}" is in use',
-                detail=f"by {', '.join(users)}",
-                hint=f"what reads it was planned with it: DROP VIEW {statement.name} CASCADE, and create them again",
-                place=statement.name.place,
-            )
-        self._object_statements.check_view(statement)
-        comment = comment_of(self._session.declared, "view", found.name)
+        replaced = self._dependants.replaced(statement)
         with self._engine.commits.as_one():
-            self._object_statements.drop(st.Drop(statement.place, "VIEW", statement.name))
+            for query in replaced.queries:
+                self._query_statements.drop(query.name)
             try:
-                made = self._object_statements.create(statement)
+                self._dependants.change_views(replaced.views)
+                made = [self._dependants.register(query) for query in replaced.queries]
             except Error:
-                with stored_text():
-                    (old,) = parse(entry["text"])
-                if isinstance(old, st.CreateView):
-                    self._object_statements.create(old)
+                self._put_back(replaced)
                 raise
             finally:
-                self._keep_comment("view", found.name, comment)
-        return replace(made, message=made.message.replace(" created", " replaced", 1))
+                for query in replaced.queries:
+                    self._keep_comment("query", query.name, query.comment)
+        planned = f"; planned again over it: {', '.join(replaced.names)}" if replaced.names else ""
+        said, *defaults = replaced.message.replace(" created", " replaced", 1).split("\n")
+        notices = tuple(f"{query.name}: {notice}" for query in made for notice in query.notices)
+        return Result("\n".join([said + planned, *defaults]), notices=notices)
 
-    def _registered_readers(self, key: str) -> list[str]:
-        return self._queries.registry.readers({key})
+    def _put_back(self, replaced: Replaced) -> None:
+        for query in replaced.queries:
+            if query.name in self._queries.registry:
+                self._query_statements.drop(query.name)
+        self._dependants.change_views(replaced.views_before)
+        for query in replaced.queries:
+            self._dependants.register(query)
 
     def _keep_comment(self, kind: str, name: str, text: str | None) -> None:
         if text is not None:

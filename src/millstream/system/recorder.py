@@ -34,7 +34,7 @@ class Recorder:
 
     def __init__(self, stream: StreamDefinition, limit: int = WAITING_ROWS) -> None:
         self.stream = stream
-        self.key = stream.name.lower()
+        self.key = stream.edge
         self._limit = limit
         self._noted: deque[_Noted] = deque()
         self._waiting = 0

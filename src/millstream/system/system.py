@@ -26,6 +26,7 @@ from millstream.errors import ClosedError
 from millstream.query import Query
 from millstream.state.snapshot import SourceProgress
 from millstream.system import routing
+from millstream.system.lags import lag_seconds
 from millstream.system.recorder import Recorder, Row
 from millstream.system.streams import (
     EPOCHS,
@@ -117,11 +118,8 @@ class SystemStreams:
 
     def _stream_row(self, report: EpochReport, source: str, at: int) -> Row:
         progress, before = report.after.progress(source), report.before.progress(source)
-        definition = self._catalog.get(source)
-        domain = getattr(definition, "domain", None)
-        lag = None
-        if domain is not None and domain.tick is not None and domain.type.is_temporal:
-            lag = (at - progress.heartbeat * domain.tick) / 1e3
+        definition = self._catalog.of_edge(source)
+        lag = lag_seconds(definition, progress.heartbeat, at / 1e6)
         return (
             source if definition is None else definition.name,
             report.after.epoch,
@@ -131,7 +129,7 @@ class SystemStreams:
             progress.malformed,
             progress.shed,
             progress.heartbeat,
-            lag,
+            None if lag is None else 1e3 * lag,
         )
 
     def recent(self, stream: str, since: int, limit: int, until: int | None = None) -> list[dict[str, Any]]:
@@ -219,7 +217,7 @@ class SystemStreams:
     def _note_routing(self) -> None:
         learnt = routing.learnt(self._engine.snapshot)
         new = {step: names for step, names in learnt.items() if self._routed.get(step) != names}
-        self._note_rows(ROUTING.name, self._instant(), routing.rows(new, self._engine.store))
+        self._note_rows(ROUTING.name, self._instant(), routing.rows(new, self._engine.store, self._engine.pipeline))
         self._routed = learnt
 
 

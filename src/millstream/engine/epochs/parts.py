@@ -39,7 +39,7 @@ from millstream.kernel.scalar.value_size import MAX_VALUE_BYTES, first_too_long,
 from millstream.plan.definitions import StreamDefinition
 from millstream.state.snapshot import AsItCame, HistoryFile, SourceProgress
 from millstream.state.store import Store
-from millstream.types import AlteredField, Field, Schema, stored_name, to_polars
+from millstream.types import AlteredField, Field, Schema, columns_at_first, stored_name, to_polars
 
 LATE, MALFORMED, UNREADABLE, FILES = "_late", "_malformed", "_unreadable", "_files"
 TIME = "_ts"
@@ -225,10 +225,11 @@ def late_rows(stream: StreamDefinition, late: Batch, at: int) -> Batch:
     if stream.domain.type.is_temporal:
         zone = "UTC" if stream.domain.type.name == "TIMESTAMP" else None
         missed = (missed * (stream.domain.tick or 1)).cast(pl.Datetime("us", zone))
-    width = len(stream.columns)
+    first, width = columns_at_first(stream.columns), len(stream.columns)
     return late.select(
-        *value_columns(width),
-        missed.alias(value_column(width)),
+        *value_columns(first),
+        missed.alias(value_column(first)),
+        *(pl.col(value_column(place)).alias(value_column(place + 1)) for place in range(first, width)),
         pl.lit(at, pl.Int64).alias(START),
         pl.lit(INF, pl.Int64).alias(END),
         WEIGHT,

@@ -18,7 +18,7 @@ from millstream.errors import EvaluationError
 from millstream.kernel.batch import BEFORE_TIME, Batch, empty_batch
 from millstream.kernel.distribution import MAX_SHARDS, Columns, Copies
 from millstream.kernel.operator import NO_STATE, Combiner, Operator, Progress
-from millstream.kernel.pipeline import Pipeline, Step
+from millstream.kernel.pipeline import Pipeline, Step, taken
 from millstream.kernel.stepping import stepped
 from millstream.plan.lowering.lower import CLOCK
 
@@ -78,7 +78,9 @@ def _place(step: Step, spreads: Sequence[Spread], layouts: Sequence[Batch]) -> P
         keyed, on_first_shard = bool(positions), not any(keys)
     arriving = [s if r is None else _by(r) for s, r in zip(spreads, routes, strict=True)]
     spread = _kept(arriving, copies, len(step.operator.schema))
-    return PlacedStep(step, routes, spread, keyed, on_first_shard, _layout(step.operator, layouts))
+    return PlacedStep(
+        step, routes, spread, keyed, on_first_shard, _layout(step.operator, taken([*layouts], step.widths))
+    )
 
 
 def _agreed(keys: Sequence[Columns], spreads: Sequence[Spread]) -> tuple[int, ...]:
@@ -151,6 +153,7 @@ class StageStep:
     table_of: str = ""  # the selection whose query table it reads too
     other_tables: tuple[str, ...] = ()  # those of others for which it makes something
     sums: str = ""  # the flow of totals that may stand for rows of its input
+    widths: tuple[int, ...] = ()  # of inputs that are sources, as its plan knows them
 
     def breaking(self, failures: Mapping[str, EvaluationError], flows: Sequence[str]) -> list[EvaluationError]:
         """Of the failures those of its inputs, whether these are told by edges or by flows."""
@@ -212,7 +215,8 @@ def make_stages(
         arrivals = [levels[edge] + (route is not None) for edge, route in routes if edge in levels]
         level = max([*arrivals, 1 if each.keyed else 0])
         flows = tuple(_flow(edge, route) for edge, route in routes)
-        combiner = step.operator.combiner if len(flows) == 1 and readers[flows[0]] == 1 else None
+        alone = len(flows) == 1 and readers[flows[0]] == 1 and not _has_more(layouts[step.read[0]], step.widths)
+        combiner = step.operator.combiner if alone else None
         sums = ""
         for flow, (edge, route) in zip(flows, routes, strict=True):
             flow_layouts[flow] = flow_layouts[edge] = layouts[edge]
@@ -239,12 +243,18 @@ def make_stages(
                 step.table_of,
                 step.other_tables,
                 sums,
+                step.widths,
             )
         )
     stages = (
         Stage(tuple(steps.get(level, ())), tuple(sends.get(level, {}).values())) for level in range(max(steps) + 1)
     )
     return StagePlan(shards, tuple(stages), flow_layouts)
+
+
+def _has_more(source: Batch, widths: Sequence[int]) -> bool:
+    """Whether a source has columns that the one that reads it does not know."""
+    return taken([source], widths)[0].width < source.width
 
 
 def _flow(edge: str, route: Columns | None) -> str:
@@ -262,6 +272,11 @@ class StagePlanner:
     def __post_init__(self) -> None:
         if not 1 <= self.shards <= MAX_SHARDS:
             raise ValueError(f"{self.shards} shards: there are 1 to {MAX_SHARDS}")
+
+    def forget(self) -> None:
+        """Sources have other columns."""
+        self._plans.clear()
+        self._known.clear()
 
     def plan(
         self, pipeline: Pipeline, sources: Mapping[str, Batch], concerned: Set[str], speaking: Set[str]

@@ -25,7 +25,7 @@ from millstream.kernel.batch import ARRIVAL, BORN, INSTANT, Batch, concat
 from millstream.kernel.columns import chosen, frame_of
 from millstream.kernel.eddy.policies import routing_by
 from millstream.kernel.operator import EVERYWHERE, Horizons, KeptInput, Progress, Segment, State
-from millstream.kernel.pipeline import Pipeline
+from millstream.kernel.pipeline import Pipeline, taken
 from millstream.kernel.sharing.lineage import of_equal_width
 from millstream.kernel.sharing.parameters import QUERIES
 from millstream.kernel.sharing.selections_of_groups import other_table
@@ -320,7 +320,8 @@ class _StageRun:
             return
         _pause.get()()
         state = self._like_the_first(step.name, self._load(step))
-        inputs = [self.batches.get(flow, self.plan.layouts[flow]) for flow in step.inputs]
+        given = [self.batches.get(flow, self.plan.layouts[flow]) for flow in step.inputs]
+        inputs = taken(given, step.widths)
         if step.sums in self.batches:
             inputs.append(self.batches[step.sums])
         has_rows = any(batch.height for batch in inputs)

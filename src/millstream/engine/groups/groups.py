@@ -41,7 +41,10 @@ class Groups:
         self._known: dict[object, Group] = {}  # by skeleton
 
     def __getitem__(self, edge: str) -> Group:
-        return self._groups[edge] if edge in self._groups else self._former[edge]
+        found = self.get(edge)
+        if found is None:
+            raise StateError("a group of queries is there no more")  # to whoever reads by what a query had before
+        return found
 
     def get(self, edge: str) -> Group | None:
         return self._groups.get(edge, self._former.get(edge))

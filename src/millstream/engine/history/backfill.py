@@ -21,6 +21,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
@@ -33,7 +34,7 @@ from millstream.engine.groups.group import Group, RowsByShape, halves, numbers_o
 from millstream.engine.groups.groups import Groups
 from millstream.engine.history.group_moves import GroupMoves
 from millstream.engine.history.merge_producers import Merger, Newcomers
-from millstream.engine.history.move import GroupMove, Move, after_move
+from millstream.engine.history.move import GroupMove, LeavingMove, Move, after_move
 from millstream.engine.history.replay import HistoryRun, Replay
 from millstream.engine.history.rounds import Rounds
 from millstream.engine.past import Pasts, common
@@ -517,19 +518,25 @@ class Backfills:
             job.error = failed[0]
         elif run.shown >= {*move.afters} and (catalog := move.catalog()) is not None:
             if isinstance(move, GroupMove):
-                is_done = self.group_moves.publish(move, run, catalog, self._finish)
+                if self.group_moves.publish(move, run, catalog, self._finish):
+                    self._have_moved(move)
             else:
-                with self._commits.writing() as written:
-                    self._merger.admit(
-                        Newcomers(run.pipeline, run.shown, dict(run.states), run.results),
-                        lambda snapshot: after_move(snapshot, move, self._commits.store, written).with_catalog(catalog),
-                    )
-                is_done = True
-            if is_done:
-                with self._lock:
-                    self._job = None  # whoever asks for the edge need not wait any more
-                reach("plan-moved")
-                move.moved()
+                with self._commits.as_one() if isinstance(move, LeavingMove) else nullcontext():
+                    self._admit_move(run, move, catalog)
+                    self._have_moved(move)
+
+    def _admit_move(self, run: HistoryRun, move: Move, catalog: Catalog) -> None:
+        with self._commits.writing() as written:
+            self._merger.admit(
+                Newcomers(run.pipeline, run.shown, dict(run.states), run.results),
+                lambda snapshot: after_move(snapshot, move, self._commits.store, written).with_catalog(catalog),
+            )
+
+    def _have_moved(self, move: Move) -> None:
+        with self._lock:
+            self._job = None  # whoever asks for the edge need not wait any more
+        reach("plan-moved")
+        move.moved()
 
     def _publish_queries(self, run: HistoryRun, group: Group) -> None:
         """The queries that are still there take part, or have failed; where it may be one of several, they go on

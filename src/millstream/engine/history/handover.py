@@ -180,7 +180,7 @@ def _for_nobody(step: Step) -> Step:
     if isinstance(operator, InnerJoin | StemJoin) and operator.selections is not None:
         operator = copy(operator)
         operator.selections = None
-    return Step(step.name, operator, step.inputs)
+    return Step(step.name, operator, step.inputs, widths=step.widths)
 
 
 def _cluster(pipeline: Pipeline, edge: str, other: Pipeline) -> list[Step]:

@@ -17,7 +17,7 @@ import polars as pl
 
 from millstream.engine.groups.group import Group
 from millstream.errors import Error
-from millstream.kernel.batch import END, START
+from millstream.kernel.batch import END, START, Batch
 from millstream.kernel.columns import only, with_columns
 from millstream.kernel.lazy.matches import is_matches, youngest_of
 from millstream.kernel.pipeline import Pipeline
@@ -50,6 +50,13 @@ class Move:
 
 
 @dataclass(frozen=True, eq=False)
+class LeavingMove(Move):
+    """Of one query out of its group: the commit that has its own plan has it in the group no more."""
+
+    rows: Callable[[int], Batch]  # of the query, as far as they begin up to an instant
+
+
+@dataclass(frozen=True, eq=False)
 class GroupMove(Move):
     """Of a group as a whole: it goes on by the plan of another one, which is of the same queries."""
 
@@ -65,8 +72,11 @@ def after_move(snapshot: Snapshot, move: Move, store: Store, written: Written) -
     found: dict[str, Names] = {}
     with store.file("moves") as writer:
         for before, after in move.edges:
-            old, new = snapshot.results.get(before, ()), snapshot.results.get(after, ())
-            found[after] = (*_before(old, move.start, store, writer), *_after(new, move.start, store, writer))
+            new = _after(snapshot.results.get(after, ()), move.start, store, writer)
+            if isinstance(move, LeavingMove):
+                found[after] = (*_written(_cut(move.rows(move.start), move.start), writer), *new)
+            else:
+                found[after] = (*_before(snapshot.results.get(before, ()), move.start, store, writer), *new)
             written.add(found[after])
     return snapshot.with_results_of(found)
 
@@ -77,14 +87,21 @@ def _before(names: Names, start: int, store: Store, writer: Writer) -> Iterator[
         if START not in rows.columns:
             yield from _chosen(name, rows, youngest_of(rows) < start, writer)
             continue
-        ends = numbers(rows, END)
-        if (ends <= start).all():
+        if (numbers(rows, END) <= start).all():
             yield name
-            continue
-        rows = with_columns(rows, pl.Series(END, np.minimum(ends, start)))
-        rows = only(rows, numbers(rows, START) < start)
-        if rows.height:
-            yield writer.write(rows)
+        else:
+            yield from _written(_cut(rows, start), writer)
+
+
+def _cut(rows: pl.DataFrame, start: int) -> pl.DataFrame:
+    """What rows say of instants before one."""
+    rows = with_columns(rows, pl.Series(END, np.minimum(numbers(rows, END), start)))
+    return only(rows, numbers(rows, START) < start)
+
+
+def _written(rows: pl.DataFrame, writer: Writer) -> Iterator[str]:
+    if rows.height:
+        yield writer.write(rows)
 
 
 def _after(names: Names, start: int, store: Store, writer: Writer) -> Iterator[str]:
@@ -98,9 +115,7 @@ def _after(names: Names, start: int, store: Store, writer: Writer) -> Iterator[s
             yield name
             continue
         rows = with_columns(rows, pl.Series(START, np.maximum(starts, start)))
-        rows = only(rows, numbers(rows, END) > start)
-        if rows.height:
-            yield writer.write(rows)
+        yield from _written(only(rows, numbers(rows, END) > start), writer)
 
 
 def _chosen(name: str, rows: pl.DataFrame, chosen: np.ndarray, writer: Writer) -> Iterator[str]:

@@ -67,6 +67,7 @@ from millstream.plan.lowering.options import Options
 from millstream.plan.lowering.routes import by_routes
 from millstream.plan.lowering.row_wise import is_expanded, row_wise, where_computed
 from millstream.plan.lowering.selections import SelectionNode, by_stems, input_selections, selecting
+from millstream.plan.lowering.source_edges import SourceEdge, widths_of
 from millstream.plan.lowering.step_names import StepNames
 from millstream.plan.lowering.variants import DETECTIONS, refuse_strict, synopsis_by_pattern
 from millstream.plan.lowering.windows import WindowLowering
@@ -98,7 +99,7 @@ class Lowering(WindowLowering):
         self._errors: dict[str, Schema] = {}  # the edges that carry what fails
         if options.strategy == "direct":
             refuse_strict(plan)
-        self.edge = self._checked(plan)
+        self.edge = str(self._checked(plan))
 
     def _checked(self, plan: lo.Node) -> str:
         """The edge of a plan that fails where something in it does."""
@@ -138,9 +139,10 @@ class Lowering(WindowLowering):
     def _lower(self, node: lo.Node) -> str:
         match node:
             case lo.StreamScan():
-                return node.name
+                return SourceEdge.of(node.name, len(node.columns))
             case lo.TableScan(log=None):
-                return self._generated(node, self._marked(node.name, node.nature not in ("APPEND ONLY", "STATIC")))
+                source = SourceEdge.of(node.name, len(node.columns))
+                return self._generated(node, self._marked(source, node.nature not in ("APPEND ONLY", "STATIC")))
             case lo.TableScan():
                 return self._generated(node, self._change_log(node))
             case lo.OneRow():
@@ -562,7 +564,18 @@ class Lowering(WindowLowering):
         self, name: str, operator: Operator, *inputs: str, awaited: tuple[str, ...] = (), table_of: str = ""
     ) -> str:
         name = self._apart(name)
-        self.steps.setdefault(name, Step(name, operator, inputs, awaited=awaited, table_of=table_of, plan=self._at))
+        self.steps.setdefault(
+            name,
+            Step(
+                name,
+                operator,
+                tuple(map(str, inputs)),
+                awaited=awaited,
+                table_of=table_of,
+                widths=widths_of(inputs),
+                plan=self._at,
+            ),
+        )
         return self._marked(name, bool(self._retracting.intersection(inputs)))
 
     def _apart(self, name: str) -> str:

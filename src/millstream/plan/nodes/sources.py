@@ -19,6 +19,9 @@ class StreamScan(Node):
     name: str
     columns: Schema = field(compare=False)
     title: str = field(compare=False)  # the name as it was declared
+    width: int = field(
+        default=0, metadata={"fingerprint": "where given"}
+    )  # where columns were added: how many there are
 
     @property
     def kind(self) -> Kind:
@@ -54,6 +57,7 @@ class TableScan(Node):
     title: str = field(compare=False)
     nature: TableNature = ""
     log: ChangeSource | None = None
+    width: int = field(default=0, metadata={"fingerprint": "where given"})
 
     @property
     def feed(self) -> str:
