@@ -46,6 +46,7 @@ _MODULES = re.compile(r"\b(?:millstream|collections|pathlib|typing|pyarrow|pyspa
 def python_page() -> str:
     parts = [_HEAD, "## ms.connect\n", _called(ms.connect, "ms.connect")]
     parts += ["## ms.connect_async\n", _called(ms.connect_async, "ms.connect_async")]
+    parts += [f"## ms.{f.__name__}\n\n{_called(f, f'ms.{f.__name__}')}" for f in (ms.check, ms.upgrade)]
     for described, names in PUBLIC.items():
         parts += [f"## {described.__name__}\n", f"{_text(described)}\n", *_members(described, names)]
     parts += ["## Errors\n", "| error | |\n|---|---|", *_errors(), ""]

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from millstream.opening import connect, connect_async
     from millstream.query import Query, Template
     from millstream.statements.result import Result
+    from millstream.upkeep.checking import CheckReport, check
+    from millstream.upkeep.upgrading import UpgradeReport, upgrade
 
 __version__ = "0.1.0"
 logging.getLogger(__name__).addHandler(logging.NullHandler())  # quiet, unless who uses it wants to hear
@@ -43,6 +45,7 @@ __all__ = [
     "BindError",
     "CancelledError",
     "CatalogError",
+    "CheckReport",
     "ClosedError",
     "ConstraintError",
     "Database",
@@ -65,20 +68,27 @@ __all__ = [
     "TimeError",
     "TooLargeError",
     "TypeError",
+    "UpgradeReport",
+    "check",
     "connect",
     "connect_async",
+    "upgrade",
 ]
 
 # What is loaded when it is asked for: to import the package costs next to nothing.
 _LATER = {
+    "CheckReport": "millstream.upkeep.checking",
     "Database": "millstream.database",
     "InsertResult": "millstream.ingest.table_rows",
     "Query": "millstream.query",
     "Result": "millstream.statements.result",
     "RunReport": "millstream.inspection.run_report",
     "Template": "millstream.query",
+    "UpgradeReport": "millstream.upkeep.upgrading",
+    "check": "millstream.upkeep.checking",
     "connect": "millstream.opening",
     "connect_async": "millstream.opening",
+    "upgrade": "millstream.upkeep.upgrading",
 }
 
 

@@ -141,7 +141,7 @@ def _open(given: Path, spark: SparkSession | None, master: str | None, engine: s
             undone.callback(opened.close)
             closing = ExitStack()
             checkpoints = directory / CHECKPOINTS
-            database = Database(opened, closing.close, _cloudpickler(), external=external, checkpoints=checkpoints)
+            database = Database(opened, closing.close, pickler(), external=external, checkpoints=checkpoints)
             closing.enter_context(undone.pop_all())
             return database
     except OSError as error:
@@ -195,7 +195,9 @@ def _on_spark(
     return SparkRunner(session.session, store, shards), SparkExternal(session.session, store), session.stop
 
 
-def _cloudpickler() -> Pickler:
+def pickler() -> Pickler:
+    """Of users' code, in databases that last."""
+
     def dumps(value: object) -> bytes:
         from millstream.spark.envelopes import dumps
 

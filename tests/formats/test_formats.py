@@ -11,8 +11,10 @@ import pyarrow as pa
 import pytest
 from tests.formats import contents
 from tests.formats.make import FIRST, HERE, REST
+from typer.testing import CliRunner
 
 import millstream as ms
+from millstream.cli import app
 from millstream.state.changes import changed
 from millstream.state.manifest import FORMAT
 from millstream.state.snapshot import from_json, to_json
@@ -72,6 +74,25 @@ def test_what_was_kept_is_taken_over_and_not_made_anew(kept: tuple[Path, dict[st
             before["states"] = {step: kept for step, kept in before["states"].items() if kept}
             after.pop("query_tables")
         assert {part: after.get(part) for part in MADE} == {part: before.get(part) for part in MADE}
+
+
+def test_earlier_formats_are_checked_and_upgraded(kept: tuple[Path, dict[str, Any]]) -> None:
+    directory, expected = kept
+    report = ms.check(directory)
+    assert report.is_well
+    done = CliRunner().invoke(app, ["upgrade", str(directory)])
+    assert done.exit_code == 0
+    if report.format == FORMAT:
+        assert "nothing was changed" in done.stdout
+    else:
+        assert f"had format {report.format}, and has format {FORMAT} now" in done.stdout
+    for path in (directory / "manifest").glob("*.json"):
+        assert path.read_bytes().split(b" ")[2] == str(FORMAT).encode(), path
+    again = ms.check(directory)
+    assert (again.is_well, again.format) == (True, FORMAT)
+    assert ms.upgrade(directory).before == FORMAT
+    with ms.connect(directory, engine="inprocess") as db:
+        assert contents.answers(db) == expected
 
 
 def _without_tables(synopses: dict[str, Any]) -> dict[str, Any]:

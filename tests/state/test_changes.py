@@ -121,7 +121,7 @@ def test_a_line_that_is_damaged_is_told(tmp_path: Path) -> None:
     content[20] ^= 1
     log.write_bytes(content)
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    with pytest.raises(ms.StateError, match="checksum of a line"):
+    with pytest.raises(ms.StateError, match="checksum of line"):
         opened(tmp_path)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 

@@ -1,4 +1,4 @@
-"""The command line: `millstream demo`, `run`, `shell`, `serve`, `backup`, `token`, `explain`, `bench`."""
+"""The command line: `millstream demo`, `run`, `shell`, `serve`, `backup`, `check`, `upgrade`, `token` and others."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from millstream.cli.running import run
 from millstream.cli.serving import serve, token
 from millstream.cli.shelling import shell
 from millstream.cli.showing import console, or_exit, text_of
+from millstream.cli.upkeeping import check, upgrade
 
 # Without rich's help, which takes longer to load than to read.
 app = typer.Typer(
@@ -47,6 +48,8 @@ app.command()(run)
 app.command()(shell)
 app.command()(serve)
 app.command()(backup)
+app.command()(check)
+app.command()(upgrade)
 app.add_typer(token, name="token")
 
 

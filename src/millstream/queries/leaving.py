@@ -22,7 +22,7 @@ from functools import partial
 from millstream.catalog.entries import Declarations, statistics_of
 from millstream.catalog.session import Session
 from millstream.engine.engine import Engine
-from millstream.engine.groups.group import Group, RowsByShape
+from millstream.engine.groups.group import Group
 from millstream.engine.history.move import LeavingMove
 from millstream.engine.materialization import Eager
 from millstream.engine.query_tables import NAME
@@ -30,7 +30,6 @@ from millstream.errors import Error
 from millstream.kernel.batch import Batch
 from millstream.language.type_names import stored_text
 from millstream.plan.comparison import gain_apart
-from millstream.plan.cost import Statistics
 from millstream.plan.lowering.matches import is_fragile
 from millstream.plan.lowering.options import Options
 from millstream.plan.lowering.selections import has_lineage
@@ -97,11 +96,19 @@ class Leaving:
             self._engine.backfills.cancel(move.afters[0])
 
     def reading(self, grown: Collection[str]) -> list[str]:
-        """Small groups that read one of some sources."""
-        return [group.identity for group in self._engine.groups if self._is_small(group) and _inputs(group) & {*grown}]
+        """Groups of few queries that may be better off alone, and read one of some sources."""
+        return [
+            group.identity
+            for group in self._engine.groups
+            if self._are_few(group) and _inputs(group) & {*grown} and (self._rows(group) == 1 or _makes_all(group))
+        ]
 
-    def _is_small(self, group: Group) -> bool:
-        return self._engine.shared_plan.shown[group.edge] <= _MOST_NAMES
+    def _rows(self, group: Group) -> int:
+        """How many queries of a group there are that select different rows."""
+        return self._engine.shared_plan.shown[group.edge] - group.equal.without_row
+
+    def _are_few(self, group: Group) -> bool:
+        return 0 < self._rows(group) < ENOUGH_TO_SHARE and self._engine.shared_plan.shown[group.edge] <= _MOST_NAMES
 
     def may_move_again(self, query: Query) -> bool:
         """Whether as much has come since a query left as had before: then its group may be run for it."""
@@ -117,22 +124,16 @@ class Leaving:
             return self._consider(group, margin)
 
     def _consider(self, group: Group, margin: float) -> bool:
-        engine, tables = self._engine, self._engine.groups.tables
-        if not self._is_small(group) or group.filling or tables.has_waiting(group):
+        tables = self._engine.groups.tables
+        if not self._are_few(group) or group.filling or tables.has_waiting(group):
             return False
-        rows = tables.rows(group, "admitted")
-        count = sum(frame.height for frame in rows.values())
-        if not 0 < count < ENOUGH_TO_SHARE:
-            return False
-        statistics = known_of_all(engine, group.split.core)
-        if statistics is None:
+        is_alone = self._rows(group) == 1
+        if not is_alone and not _makes_all(group):
             return False
         queries = [*self._queries(group)]
         if any(map(self.is_leaving, queries)):
             return True
-        reason = (
-            "no other query is left in its group" if count == 1 else self._why_apart(group, rows, statistics, margin)
-        )
+        reason = _ALONE if is_alone else self._why_apart(group, margin)
         return reason is not None and any(self.leave(query, reason) for query in queries)
 
     def _queries(self, group: Group) -> Iterator[Query]:
@@ -154,17 +155,16 @@ class Leaving:
         template, now = query.template, self._session.settings.sharing
         return isinstance(template, GroupTemplate) and {now, template.planned.planner.settings.sharing} == {"auto"}
 
-    def _why_apart(self, group: Group, rows: RowsByShape, statistics: Statistics, margin: float) -> str | None:
+    def _why_apart(self, group: Group, margin: float) -> str | None:
         """Why queries of a group should have plans of their own; None where they should not."""
-        if len(sources(group.split.core)) < 2 or has_lineage(group.split.core):
-            return None
-        names = [name for frame in rows.values() for name in frame[NAME].drop_nulls()]
+        statistics = known_of_all(self._engine, group.split.core)
+        rows = self._engine.groups.tables.rows(group, "admitted").values()
+        names = [name for frame in rows for name in frame[NAME].drop_nulls()]
         queries = [query for name in names if (query := self._registry.get(name)) is not None]
-        if len(queries) < sum(frame.height for frame in rows.values()):
+        if statistics is None or len(queries) < self._rows(group):
             return None  # those whose words a row had are gone
-        plans = [query.bound.plan for query in queries]
         core = group.split.core if group.core is None else group.core
-        gain = gain_apart(core, plans, statistics)
+        gain = gain_apart(core, [query.bound.plan for query in queries], statistics)
         return f"the plan that it shares costs {gain:.1f} times as much" if gain >= margin else None
 
     # The move
@@ -291,6 +291,11 @@ class Leaving:
         ):
             query.plan_change = change
             _log.info("query %s: %s", query.name, change)
+
+
+def _makes_all(group: Group) -> bool:
+    """Whether its join makes all rows for everybody."""
+    return len(sources(group.split.core)) > 1 and not has_lineage(group.split.core)
 
 
 def _inputs(group: Group) -> frozenset[str]:

@@ -123,9 +123,20 @@ def read_whole(path: Path, kind: str, versions: Sequence[int]) -> bytes:
             detail="nothing was changed",
             hint="open the database with the version of Millstream that wrote it, or a newer one",
         )
-    if len(body) != int(words[4]) or checksum(body) != words[3]:
+    if words[4] != str(len(body)) or checksum(body) != words[3]:
         raise damaged(path, "its checksum does not agree with what it holds")
     return body
+
+
+def format_of(path: Path, kind: str) -> int | None:
+    """The format that a file says it has; None where it says none."""
+    try:
+        with path.open("rb") as file:
+            words = file.readline(100).decode("ascii", "replace").split(" ")
+    except OSError:
+        return None
+    is_one = len(words) == 5 and words[:2] == [_MAGIC, kind] and words[2].isdecimal()
+    return int(words[2]) if is_one else None
 
 
 def damaged(path: Path, reason: str) -> StateError:

@@ -33,7 +33,7 @@ from millstream.errors import StateError
 from millstream.state.changes import change, changed
 from millstream.state.encoding import Encoding
 from millstream.state.faults import reach
-from millstream.state.files import checksum, damaged, read_whole, write_new, write_whole
+from millstream.state.files import checksum, damaged, format_of, read_whole, write_new, write_whole
 from millstream.state.notes import CHANGES, OF_OLD, Notes, Record
 from millstream.state.snapshot import Catalog, Snapshot, from_json
 
@@ -313,6 +313,17 @@ class Manifests:
         version = content["version"]
         noted, since = content.get("noted", version), content.get("changed", version)
         return Manifest(version, content.get("fence", 0), noted, layout, name, snapshot, since)
+
+    @property
+    def newest(self) -> Path | None:
+        """The manifest that counts."""
+        return self._newest()
+
+    @property
+    def format(self) -> int | None:
+        """The format that the newest manifest says it has; None where that cannot be read."""
+        path = self._newest()
+        return None if path is None else format_of(path, "manifest")
 
     def _newest(self) -> Path | None:
         return max(self.directory.glob("manifest-*.json"), default=None)

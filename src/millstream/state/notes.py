@@ -78,11 +78,13 @@ class Notes:
         if not path.exists():
             return []
         found = []
-        *lines, _ = path.read_bytes().split(b"\n")  # one that was cut short: nobody was told that it is kept
-        for line in lines:
+        *lines, rest = path.read_bytes().split(b"\n")  # one that was cut short: nobody was told that it is kept
+        if rest and checksum(rest[:-1].partition(b" ")[2]).encode() == rest.partition(b" ")[0]:
+            raise damaged(path, f"line {len(lines) + 1} is all there, but for its end")
+        for number, line in enumerate(lines, 1):
             expected, _, content = line.partition(b" ")
             if checksum(content).encode() != expected:
-                raise damaged(path, "the checksum of a line does not agree with what it holds")
+                raise damaged(path, f"the checksum of line {number} does not agree with what it holds")
             record = json.loads(content)
             if record["version"] == self.version:
                 found.append(record)

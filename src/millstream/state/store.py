@@ -310,12 +310,22 @@ class DirectoryStore:
         return self._load(name) if kept is None else kept
 
     def _load(self, name: str) -> pl.DataFrame:
+        return unpacked(_table(self._checked_segment(name)))
+
+    def _checked_segment(self, name: str) -> pa.Buffer:
         segment = self._mapped(name)
         file, place, _, expected = _parsed(name)
         if checksum(memoryview(segment)) != expected:
             path = self.segments / file
             raise damaged(path, f"the checksum of the segment at byte {place} does not agree with what it holds")
-        return unpacked(_table(segment))
+        return segment
+
+    def verify(self, name: str) -> None:
+        """Raise where there is not what a name says."""
+        if "@" in name:
+            self._checked_segment(name)
+        else:
+            self._checked(name)
 
     def _mapped(self, name: str) -> pa.Buffer:
         file, place, length, _ = _parsed(name)
@@ -425,9 +435,8 @@ class DirectoryStore:
         """Refuse a directory in which something is missing: that of half a copy, say."""
         needed: dict[Path, int] = {}
         for name in names:
-            _, place, length, _ = _parsed(name) if "@" in name else ("", 0, 0, "")
             path = self._path(name)
-            needed[path] = max(needed.get(path, 0), place + length)
+            needed[path] = max(needed.get(path, 0), self.end(name))
         sizes: dict[Path, int] = {}
         for path in self._files():
             with suppress(FileNotFoundError):  # removed by an owner that does not know yet that it is none any more
@@ -437,6 +446,11 @@ class DirectoryStore:
             reason = "is missing" if lacking[0] not in sizes else "is not all there"
             more = f", and {len(lacking) - 1} more" if len(lacking) > 1 else ""
             raise damaged(self.directory, f"{lacking[0].relative_to(self.directory)} {reason}{more}")
+
+    def end(self, name: str) -> int:
+        """How long the file of a name is at least."""
+        _, place, length, _ = _parsed(name) if "@" in name else ("", 0, 0, "")
+        return place + length
 
     def paths(self, names: Iterable[str]) -> Iterator[Path]:
         """The files that names lie in."""

@@ -46,6 +46,11 @@ class EqualQueries:
         """How many queries have no row of their own."""
         return len(self._rows)
 
+    @property
+    def without_row(self) -> int:
+        """How many more queries there are than rows: a row may have the words of one that came later."""
+        return len(self._rows) - len(self._words)
+
     def row_of(self, query: int) -> int:
         return self._rows.get(query, query)
 

@@ -25,7 +25,7 @@ from millstream.plan import physical as ph
 from millstream.plan.algebra.imposed_windows import is_base
 from millstream.plan.analysis.keys import split_condition
 from millstream.plan.analysis.monotonic import is_non_retroactive
-from millstream.plan.lowering.selections import SelectionNode, by_stems
+from millstream.plan.lowering.selections import SelectionNode, by_stems, goes_by_routes
 from millstream.types import BINARY, STRING
 
 _OF_ANY_SIZE = (STRING, BINARY)
@@ -57,6 +57,12 @@ def missing(node: lo.Node) -> frozenset[int]:
             return frozenset()
 
 
+def _finds_its_rows(core: lo.Node) -> bool:
+    """Whether the join of a group finds what retractions lack: not a tree that becomes one join, which finds rows by
+    other columns than its joins do, nor stops of routes."""
+    return by_stems(core) is core and not goes_by_routes(core)
+
+
 def _all(node: lo.Node) -> set[int]:
     return set(range(len(node.schema)))
 
@@ -72,8 +78,8 @@ class _Forgetting:
     def read(self, node: lo.Node, needed: set[int], shown: set[int]) -> lo.Node:
         """The node, of whose retractions only some columns are read; of rows that come, those that are shown."""
         match node:
-            case _ if isinstance(node, SelectionNode) and not (self.everywhere and by_stems(node.input) is node.input):
-                return node  # a tree that becomes one join finds rows by other columns than its joins do
+            case _ if isinstance(node, SelectionNode) and not (self.everywhere and _finds_its_rows(node.input)):
+                return node
             case lo.Window(window=Rows(slide=1) as window) if is_base(node.input):
                 return _without(node, needed | set(window.partition))
             case lo.Window(window=Rows() as window) if self.everywhere:

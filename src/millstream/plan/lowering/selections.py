@@ -48,6 +48,14 @@ def by_stems(core: lo.Node) -> lo.Node:
     return ph.StemJoin(tuple(inputs), condition) if graph.common_keys()[0] or routes(graph) else core
 
 
+def goes_by_routes(core: lo.Node) -> bool:
+    """Whether the rows of all inputs could not be spread alike, so that each new row goes from SteM to SteM."""
+    if not isinstance(core, ph.StemJoin) or core.jit:
+        return False
+    graph = JoinGraph([len(child.schema) for child in core.inputs], core.condition)
+    return not graph.common_keys()[0] and bool(routes(graph))
+
+
 def _gathered(node: lo.Node) -> tuple[list[lo.Node], list[Expression]]:
     """The inputs of neighbouring joins, and all that these ask of the row of all inputs."""
     if not (isinstance(node, lo.Join) and node.join == "inner"):
