@@ -32,7 +32,7 @@ class WaitingInsert:
     rows: pa.Table
     outcome: InsertResult | None = None
     error: Error | None = None
-    _told: threading.Event = field(default_factory=threading.Event)
+    _notified: threading.Event = field(default_factory=threading.Event)
 
     @property
     def is_done(self) -> bool:
@@ -40,10 +40,10 @@ class WaitingInsert:
 
     def wait(self) -> None:
         """Until it is done, or leads."""
-        self._told.wait()
+        self._notified.wait()
 
-    def tell(self) -> None:
-        self._told.set()
+    def notify(self) -> None:
+        self._notified.set()
 
     def result(self) -> InsertResult:
         if self.error is not None:
@@ -98,7 +98,7 @@ class Gathering:
                 done = [each for each in self._waiting if each.is_done]
                 self._waiting = [each for each in self._waiting if each is insert or not each.is_done]
             for each in done:
-                each.tell()
+                each.notify()
 
     def _leave(self, insert: WaitingInsert) -> None:
         """However it ended; whoever is the first then leads."""
@@ -107,7 +107,7 @@ class Gathering:
             if insert in self._waiting:
                 self._waiting.remove(insert)
             if led and self._waiting:
-                self._waiting[0].tell()
+                self._waiting[0].notify()
 
 
 def _together(waiting: Sequence[WaitingInsert]) -> list[WaitingInsert]:
