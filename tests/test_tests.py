@@ -13,6 +13,7 @@ SOURCE = TESTS.parent / "src" / "millstream"
 KERNEL = SOURCE / "kernel"
 # Folders of tests that belong to no layer, and what they are about instead.
 ACROSS_LAYERS = {
+    "attacks": "a served database in a process of its own, and whoever wants it to end",
     "bench": "the benchmarks",
     "docs": "README and docs: their code blocks, the reference, the site",
     "cql": "behaviour as scripts, for whatever can run them",

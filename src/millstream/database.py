@@ -21,16 +21,18 @@ from millstream.engine.life import under_way
 from millstream.errors import BindError
 from millstream.ingest.external import External
 from millstream.ingest.insert import Inputs
+from millstream.ingest.insert_keys import checked_key
 from millstream.ingest.table_rows import InsertResult
 from millstream.inspection.inspection import Inspector
 from millstream.inspection.run_report import RunReport
 from millstream.kernel.aggregation.aggregate_calls import UserAggregate
+from millstream.kernel.step_limits import wanted_for_good
 from millstream.language.given_values import Given, with_values
 from millstream.queries.planner import Planner
 from millstream.queries.registry import check_query_name
 from millstream.queries.results import results
 from millstream.queries.standing import StandingQueries
-from millstream.queries.states import not_running
+from millstream.queries.states import not_running, tell_put_aside
 from millstream.query import Query, QueryContext, Template
 from millstream.settings import Settings
 from millstream.statements.executor import Executor
@@ -83,6 +85,7 @@ class Database(EngineFacade):
         self.engine.commits.commit_pending()
         self.engine.backfills.on_published = self._flush_in_background
         self.engine.backfills.start()
+        self.engine.on_epoch += [lambda report: tell_put_aside(self.engine, self._queries.registry)]
         self.engine.on_epoch += [self._queries.replanning.notice, self.system.epoch]
         self._queries.registry.on_change, self.sinks.on_delivery = self.system.queries, self.system.delivery
         self.system.states = lambda: not_running(self.engine, [*self._queries.registry])
@@ -213,21 +216,26 @@ class Database(EngineFacade):
     # Rows, time and sinks
 
     @under_way
-    def insert(self, name: str, rows: Any) -> InsertResult:
+    def insert(self, name: str, rows: Any, key: str | None = None) -> InsertResult:
         """Add rows to a stream, or changes to a table declared CHANGES BY. All of them or none.
 
-        Rows are tuples, dicts, or a pyarrow, polars or pandas table.
-        """
-        return self.insert_pieces(name, [rows])
+        Rows are tuples, dicts, or a pyarrow, polars or pandas table. With a key they count once: sent again within a
+        day they change nothing, and give what the first gave. Other rows with that key are refused."""
+        return self.insert_pieces(name, [rows], key=key)
 
     @under_way
     def insert_pieces(
-        self, name: str, pieces: Iterable[Any], check: Callable[[int, int], None] = lambda rows, size: None
+        self,
+        name: str,
+        pieces: Iterable[Any],
+        check: Callable[[int, int], None] = lambda rows, size: None,
+        key: str | None = None,
     ) -> InsertResult:
         """The same for rows that come in pieces, each of which is given up before the next one comes: all of them or
         none. `check` is told the rows and bytes so far, and may raise."""
-        outcome = self.inputs.insert(self.catalog.fed_by_rows(name), pieces, check)
-        self.sinks.flush()
+        outcome = self.inputs.insert(self.catalog.fed_by_rows(name), pieces, check, checked_key(key))
+        with wanted_for_good():  # the rows are committed, whoever has gone
+            self.sinks.flush()
         return outcome
 
     @under_way
@@ -281,6 +289,7 @@ class Database(EngineFacade):
 
     def _flush_in_background(self) -> None:
         """Serve the sinks in the thread that works through the past."""
+        tell_put_aside(self.engine, self._queries.registry)
         if not self.life.is_closing:
             with self.life:
                 self.sinks.flush()

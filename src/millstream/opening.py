@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any, overload
 from millstream.catalog.entries import Pickler
 from millstream.database import Database
 from millstream.engine.engine import Engine
+from millstream.engine.epochs.caution import Caution
+from millstream.engine.epochs.precautions import Precautions
 from millstream.engine.epochs.runner import InProcessRunner, Runner
 from millstream.engine.life import check_not_forked
 from millstream.errors import SetupError, StateError
@@ -129,10 +131,14 @@ def _open(given: Path, spark: SparkSession | None, master: str | None, engine: s
             sync_directory(directory.parent)
             store.prepare(manifests.fence)
             store.remove_orphans(snapshot.names(), own=False)
-            runner: Runner = InProcessRunner(store, manifests.layout.shards)
+            pickled = pickler()
+            caution = Precautions(directory, pickled.dumps)
+            caution.open()
+            undone.callback(caution.close)
+            runner: Runner = InProcessRunner(store, manifests.layout.shards, caution)
             external: External | None = None
             if engine != "inprocess":
-                runner, external, stop = _on_spark(spark, master, store, manifests.layout.shards)
+                runner, external, stop = _on_spark(spark, master, store, manifests.layout.shards, caution)
                 undone.callback(stop)
             undone.callback(manifests.close)
             opened = Engine(runner, manifests, snapshot)
@@ -141,7 +147,7 @@ def _open(given: Path, spark: SparkSession | None, master: str | None, engine: s
             undone.callback(opened.close)
             closing = ExitStack()
             checkpoints = directory / CHECKPOINTS
-            database = Database(opened, closing.close, pickler(), external=external, checkpoints=checkpoints)
+            database = Database(opened, closing.close, pickled, external=external, checkpoints=checkpoints)
             closing.enter_context(undone.pop_all())
             return database
     except OSError as error:
@@ -177,7 +183,11 @@ def default_shards(engine: str) -> int:
 
 
 def _on_spark(
-    spark: SparkSession | None, master: str | None, store: DirectoryStore, shards: int | None = None
+    spark: SparkSession | None,
+    master: str | None,
+    store: DirectoryStore,
+    shards: int | None = None,
+    caution: Caution | None = None,
 ) -> tuple[Runner, External, Callable[[], None]]:
     # Spark's Python modules are slow to import, and are not needed in process.
     from millstream.spark.runner import SparkRunner
@@ -192,7 +202,7 @@ def _on_spark(
         session = embedded_session(master or "local[*,4]")
     if not session.owned:
         check_workers(session.session)
-    return SparkRunner(session.session, store, shards), SparkExternal(session.session, store), session.stop
+    return SparkRunner(session.session, store, shards, caution), SparkExternal(session.session, store), session.stop
 
 
 def pickler() -> Pickler:

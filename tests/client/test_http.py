@@ -30,6 +30,7 @@ class Scripted(ThreadingHTTPServer):
     def __init__(self, script: list[Reply]) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.script, self.asked = script, Counter[str]()
+        self.keys: list[str | None] = []
 
     @property
     def url(self) -> str:
@@ -43,6 +44,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _answer(self) -> None:
         self.rfile.read(int(self.headers.get("content-length", 0)))
         self.server.asked[self.command] += 1
+        self.server.keys.append(self.headers.get("Idempotency-Key"))
         status, headers, body = self.server.script[0]
         if len(self.server.script) > 1:
             self.server.script.pop(0)
@@ -164,6 +166,17 @@ def test_only_questions_are_sent_again_when_a_kept_connection_ends(method: str, 
                 service.do(service.asked(post("/v1/execute", {"text": "INSERT INTO s VALUES (1)"})))
         assert server.asked[method] - before == times
         service.close()
+
+
+def test_rows_are_sent_again_with_their_key() -> None:
+    taken: Reply = (200, {}, b'{"accepted": 1, "late": 0}')
+    with connected(CUT, CUT, taken, CUT, taken) as (server, db):
+        assert db.insert("s", [(1, 1)]).accepted == 1
+        assert db.insert("s", [(1, 1)], key="mine").accepted == 1
+        first, second, third, *own = server.keys[-5:]
+        assert first == second == third
+        assert first is not None
+        assert own == ["mine", "mine"]
 
 
 def test_a_closed_client_asks_nothing() -> None:

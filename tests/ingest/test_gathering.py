@@ -88,11 +88,11 @@ def test_rows_are_late_for_those_that_came_before_them() -> None:
 def test_where_an_epoch_fails_each_is_tried_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     epoch, sizes = Engine.epoch, list[int]()
 
-    def failing(engine: Engine, arrived: Any, *others: Any) -> None:
+    def failing(engine: Engine, arrived: Any, *others: Any, **named: Any) -> None:
         sizes.append(sum(part.rows for part in arrived["s"]))
         if sizes[-1] > 2:
             raise StateError("the disk is full")
-        epoch(engine, arrived, *others)
+        epoch(engine, arrived, *others, **named)
 
     with ms.connect(engine="inprocess") as db:
         db.execute(STREAM)
@@ -110,11 +110,11 @@ def test_where_an_epoch_fails_each_is_tried_alone(monkeypatch: pytest.MonkeyPatc
 def test_who_is_interrupted_leaves_no_others_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     epoch, calls = Engine.epoch, list[int]()
 
-    def interrupted(engine: Engine, *given: Any) -> None:
+    def interrupted(engine: Engine, *given: Any, **named: Any) -> None:
         calls.append(1)
         if len(calls) == 1:
             raise KeyboardInterrupt
-        epoch(engine, *given)
+        epoch(engine, *given, **named)
 
     with ms.connect(engine="inprocess") as db:
         db.execute(STREAM)
@@ -124,6 +124,20 @@ def test_who_is_interrupted_leaves_no_others_waiting(monkeypatch: pytest.MonkeyP
         assert [outcome.result().accepted for outcome in outcomes[1:]] == [1, 1, 1]
         assert len(calls) == 2
         assert db.insert("s", [(9, 0, 5)]).accepted == 1
+
+
+def test_keys_count_once_among_those_that_wait() -> None:
+    with ms.connect(engine="inprocess") as db:
+        db.execute(STREAM)
+        keyed = [("a", 1), ("b", 2), ("a", 1), ("c#1", 3), ("c#2", 4), ("b", 9), ("a", 1)]
+        before = db.engine.snapshot.epoch
+        outcomes = together(db, [partial(db.insert, "s", [(n, 0, 5)] * n, key=key) for key, n in keyed])
+        assert isinstance(outcomes.pop(5).exception(), ms.ConstraintError)
+        assert [outcome.result().accepted for outcome in outcomes] == [1, 2, 1, 3, 4, 1]
+        assert db.engine.snapshot.epoch <= before + 4
+        assert db.insert("s", [(2, 0, 5)] * 2, key="b").accepted == 2
+        db.advance(to=100)
+        assert asked(db, "SELECT COUNT(*) AS n FROM s") == [{"n": 10}]
 
 
 def test_streams_and_threads_lose_nothing() -> None:

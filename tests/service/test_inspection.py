@@ -283,7 +283,13 @@ def test_roles(db: ms.Database, tmp_path: Path) -> None:
         for path in ("/v1/plan", "/v1/names", "/v1/streams", "/v1/settings", "/v1/sinks", "/v1/system/epochs"):
             assert reader.ask(path)[0] == 200
             assert Service(url).ask(path)[0] == 401
-        assert reader.ask("/v1/me")[1] == {"role": "read", "version": "test", "database": None, "tokens": True}
+        assert reader.ask("/v1/me")[1] == {
+            "role": "read",
+            "version": "test",
+            "database": None,
+            "tokens": True,
+            "names": [],
+        }
         assert admin.get("/v1/me")["role"] == "admin"
         for one in (reader, writer):
             assert one.ask("/v1/settings/jit", {"value": "on"}, "PUT")[0] == 403

@@ -12,9 +12,9 @@ def count_calls(monkeypatch: pytest.MonkeyPatch, place: object, name: str) -> li
     calls: list[str] = []
     right = getattr(place, name)
 
-    def counted(*arguments: Any) -> Any:
+    def counted(*arguments: Any, **more: Any) -> Any:
         calls.append(name)
-        return right(*arguments)
+        return right(*arguments, **more)
 
     monkeypatch.setattr(place, name, counted)
     return calls

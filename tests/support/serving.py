@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -10,8 +11,9 @@ from contextlib import contextmanager
 from typing import Any
 
 import millstream as ms
+from millstream.service.audit import AuditLog
 from millstream.service.limits import ServiceLimits
-from millstream.service.server import Address, Server
+from millstream.service.server import Address, Certificate, Server
 from millstream.service.tokens import Tokens
 
 LIMIT = 300.0  # seconds, for what must happen
@@ -19,10 +21,23 @@ LIMIT = 300.0  # seconds, for what must happen
 
 @contextmanager
 def served(
-    db: ms.Database, tokens: Tokens | None = None, limits: ServiceLimits | None = None, port: int = 0
+    db: ms.Database,
+    tokens: Tokens | None = None,
+    limits: ServiceLimits | None = None,
+    port: int = 0,
+    certificate: Certificate | None = None,
+    audit: AuditLog | None = None,
 ) -> Iterator[str]:
     """The address of a service for a database."""
-    server = Server(db, Address(port=port), version="test", tokens=tokens, limits=limits)
+    server = Server(
+        db,
+        Address(port=port),
+        version="test",
+        tokens=tokens,
+        limits=limits,
+        certificate=certificate,
+        audit=audit,
+    )
     failures: list[BaseException] = []
 
     def serve() -> None:
@@ -45,6 +60,9 @@ def served(
 
 def _answers(address: Address) -> bool:
     connection = http.client.HTTPConnection(address.host, address.port, timeout=LIMIT)
+    if address.is_secure:
+        context = ssl.create_default_context()
+        connection = http.client.HTTPSConnection(address.host, address.port, timeout=LIMIT, context=context)
     try:
         connection.request("GET", "/healthz")
         return connection.getresponse().status == 200

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import getpass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -10,8 +12,10 @@ import typer
 import millstream as ms
 from millstream.cli.showing import console, database, errors, or_exit
 from millstream.cli.stopping import Stop, leave_later
+from millstream.service.audit import FILE as AUDIT
+from millstream.service.audit import AuditLog
 from millstream.service.callers import Budget
-from millstream.service.tokens import Tokens, role_of, tokens_of
+from millstream.service.tokens import Tokens, expiry_of, span_of, tokens_of
 
 DirectoryArgument = Annotated[Path | None, typer.Argument(help="The database's directory.")]
 File = Annotated[Path | None, typer.Option("--tokens", help="A file of tokens, instead of the one in the directory.")]
@@ -28,6 +32,9 @@ def serve(
     ),
     port: Annotated[int, typer.Option(help="The port; 0 takes a free one.", min=0, max=65535)] = 8787,
     tokens: File = None,
+    tls_cert: Annotated[Path | None, typer.Option(help="A certificate, as PEM: serve by TLS.")] = None,
+    tls_key: Annotated[Path | None, typer.Option(help="Its key, as PEM.")] = None,
+    audit: Annotated[Path | None, typer.Option(help="Where to write who changed what; else in the directory.")] = None,
     in_process: Annotated[bool, typer.Option("--in-process", help="Run in this process, without Spark.")] = False,
     max_request: Annotated[int, typer.Option(help="The bytes that a request may have; 0: any.", min=0)] = 64 << 20,
     rate: Annotated[float, typer.Option(help="Requests a second of each token or address; 0: any.", min=0)] = 1000,
@@ -51,9 +58,10 @@ def serve(
     SIGINT and SIGTERM end it with 0, within ten seconds; 1 means that it could not be served, 3 that it had to be left.
     """
     # Slow to import, and not needed by other commands.
+    from millstream.service.audit import audit_of
     from millstream.service.limits import BodyLimits, ConnectionLimits, ServiceLimits
     from millstream.service.logs import log_to
-    from millstream.service.server import Address, Server, check_open_to
+    from millstream.service.server import Address, Certificate, Server, check_open_to
     from millstream.service.traces import exported_traces
 
     or_exit(lambda: log_to(log_format.lower(), log_level.lower()))
@@ -61,6 +69,11 @@ def serve(
     known = tokens_of(db, tokens)
     address = Address(host, port)
     or_exit(lambda: check_open_to(address, known))
+    if (tls_cert is None) != (tls_key is None):
+        raise typer.BadParameter("--tls-cert and --tls-key go together")
+    certificate = None if tls_cert is None or tls_key is None else Certificate(tls_cert, tls_key)
+    if certificate is not None:
+        or_exit(certificate.check)
     with Stop() as stop:
         opened = or_exit(lambda: database(db, in_process))
         stop.again()
@@ -85,6 +98,8 @@ def serve(
                     version=ms.__version__,
                     tokens=known,
                     limits=limits,
+                    certificate=certificate,
+                    audit=audit_of(db, audit),
                     announce=lambda text: console().print(text, markup=False, highlight=False, soft_wrap=True),
                     stopping=leave_later,
                 )
@@ -99,7 +114,10 @@ def serve(
 def add(
     db: DirectoryArgument = None,
     name: Annotated[str, typer.Option(help="What to call it.")] = "default",
-    role: Annotated[str, typer.Option(help="read, write or admin.")] = "read",
+    role: Annotated[
+        str, typer.Option(help="read, write or admin; write:alerts_* may write to such names only.")
+    ] = "read",
+    expires: Annotated[str, typer.Option(help="When it ends: after 90d, 12h or 30m, or an instant; else never.")] = "",
     tokens: File = None,
     concurrent: Annotated[int, typer.Option(help="Pieces of work at a time; 0: as all.", min=0)] = 0,
     seconds: Annotated[float, typer.Option(help="Seconds that an answer may take; 0: as all.", min=0)] = 0,
@@ -108,7 +126,9 @@ def add(
 ) -> None:
     """Make a token, and print it: it cannot be shown again."""
     budget = Budget(concurrent, seconds, answer_rows, answer_bytes)
-    secret = or_exit(lambda: _tokens(db, tokens).add(name, role_of(role), budget))
+    found = _tokens(db, tokens)
+    secret = or_exit(lambda: found.add(name, role, budget, _expiry(expires)))
+    _note(found, "add token", name, role=role)
     errors().print(f"the token {name} may {role}; it is kept as a hash only:", markup=False)
     typer.echo(secret)
 
@@ -121,7 +141,7 @@ def listed(db: DirectoryArgument = None, tokens: File = None) -> None:
     from millstream.answers.aligned import aligned
 
     found = or_exit(lambda: _tokens(db, tokens).all())
-    columns = {name: [getattr(each, name) for each in found] for name in ("name", "role", "created")}
+    columns = {name: [getattr(each, name) for each in found] for name in ("name", "role", "created", "expires")}
     typer.echo(aligned(pa.table({name: pa.array(values, pa.string()) for name, values in columns.items()})))
 
 
@@ -130,8 +150,38 @@ def revoke(
     name: Annotated[str, typer.Argument(help="Which one.")], db: DirectoryArgument = None, tokens: File = None
 ) -> None:
     """Take a token back: a service refuses it from the next request on."""
-    or_exit(lambda: _tokens(db, tokens).revoke(name))
+    found = _tokens(db, tokens)
+    or_exit(lambda: found.revoke(name))
+    _note(found, "revoke token", name)
     typer.echo(f"the token {name} is revoked")
+
+
+@token.command()
+def rotate(
+    name: Annotated[str, typer.Argument(help="Which one.")],
+    db: DirectoryArgument = None,
+    tokens: File = None,
+    overlap: Annotated[
+        str, typer.Option(help="How long the one before is still taken, as in 1h; 0m: not at all.")
+    ] = "1h",
+    expires: Annotated[str | None, typer.Option(help="When the new one ends; else as the one before.")] = None,
+) -> None:
+    """Make another text for a token, and print it: it cannot be shown again. For a while both are taken."""
+    found, both = _tokens(db, tokens), or_exit(lambda: span_of(overlap))
+    secret = or_exit(lambda: found.rotate(name, both, None if expires is None else _expiry(expires)))
+    _note(found, "rotate token", name)
+    errors().print(f"the token {name} has another text; the one before is taken for {overlap}:", markup=False)
+    typer.echo(secret)
+
+
+def _expiry(text: str) -> str:
+    return expiry_of(text, datetime.now(UTC)) if text else ""
+
+
+def _note(tokens: Tokens, did: str, name: str, **more: str) -> None:
+    """Write down who did it, beside the tokens."""
+    who = f"user {getpass.getuser()}"
+    or_exit(lambda: AuditLog(tokens.file.with_name(AUDIT)).note(who, did, [name], **more))
 
 
 def _tokens(db: Path | None, file: Path | None) -> Tokens:

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from millstream.client.answers import instant_to
 from millstream.client.http import AsyncServiceClient, ServiceClient, quoted
+from millstream.client.keys import KEY, CountingKeys
 from millstream.client.query import AsyncQuery, QueryCalls, RemoteQuery
 from millstream.client.records import json_rows
 from millstream.client.result import AsyncResult, RemoteResult
@@ -51,6 +52,7 @@ class DatabaseCalls(Generic[Q, T, R]):
     """What the database of a service can be asked: streams, tables, views and standing queries."""
 
     _service: Service
+    _keys: CountingKeys
     # What stands for queries, templates and results.
     _query_of: Callable[[dict[str, Any]], Q]
     _template_of: Callable[[dict[str, Any]], T]
@@ -155,18 +157,20 @@ class DatabaseCalls(Generic[Q, T, R]):
         return PlanView(found["text"], json.loads(found["plan"]), measured=False)
 
     @asks
-    def insert(self, name: str, rows: Any) -> Talk[InsertResult]:
+    def insert(self, name: str, rows: Any, key: str | None = None) -> Talk[InsertResult]:
         """Add rows to a stream, or changes to a table declared CHANGES BY. All of them or none.
 
-        Rows are tuples, dicts, or a pyarrow, polars or pandas table. Tables travel as Arrow.
+        Rows are tuples, dicts, or a pyarrow, polars or pandas table. Tables travel as Arrow. After a lost connection
+        they are sent again, with a key by which they count once; give one to send them again from another process.
         """
         table = as_arrow(rows)
         if table is not None:
             body, kind = to_arrow_stream(table), RowFormat.ARROW
         else:
             body, kind = json_rows(name, rows), RowFormat.JSON
-        ask = post(f"/v1/streams/{quoted(name)}/rows", body=body, kind=kind)
-        return InsertResult(**(yield from self._service.asked(ask)).json())
+        with self._keys.next(key) as own:
+            ask = post(f"/v1/streams/{quoted(name)}/rows", body=body, kind=kind, more={KEY: own})
+            return InsertResult(**(yield from self._service.asked(ask)).json())
 
     @asks
     def advance(self, name: str | None = None, *, to: Any) -> Talk[None]:
@@ -247,6 +251,7 @@ class RemoteDatabase(DatabaseCalls[RemoteQuery, RemoteTemplate, RemoteResult], S
 
     def __init__(self, url: str, token: str | None = None) -> None:
         self._client = self._service = service = ServiceClient(url, token)
+        self._keys = CountingKeys()
         self._query_of = lambda about: RemoteQuery(service, about)
         self._template_of = lambda about: RemoteTemplate(service, about)
         self._result_of = RemoteResult
@@ -286,6 +291,7 @@ class AsyncDatabase(DatabaseCalls[AsyncQuery, AsyncTemplate, AsyncResult], Async
 
     def __init__(self, url: str, token: str | None = None) -> None:
         self._client = self._service = service = AsyncServiceClient(url, token)
+        self._keys = CountingKeys()
         self._query_of = lambda about: AsyncQuery(service, about)
         self._template_of = lambda about: AsyncTemplate(service, about)
         self._result_of = AsyncResult

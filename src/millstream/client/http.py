@@ -20,6 +20,7 @@ import httpx
 import pyarrow as pa
 from httpx_sse import EventSource, ServerSentEvent, SSEError
 
+from millstream.client.keys import KEY
 from millstream.client.talk import Ask, Event, FollowTalk, HttpAnswer, Next, Open, Pause, Talk, Unreachable
 from millstream.errors import AccessError, ClosedError, Error, ServiceError
 from millstream.wire.errors import error_of
@@ -27,6 +28,7 @@ from millstream.wire.errors import error_of
 _TIMEOUT = 120.0  # seconds without a byte: longer than a service takes by default
 _KEEPS_ALIVE = 45.0  # seconds: to who follows the service says something every 15
 _KEPT = 60.0  # seconds that a connection is kept: less than a service does
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0  # seconds before rows are sent again
 _PATIENCE = 60.0  # seconds that requests wait when a service asks for fewer of them
 _CUT = httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError, httpx.CloseError
 _R = TypeVar("_R")
@@ -36,6 +38,18 @@ _E = TypeVar("_E")
 def quoted(name: str) -> str:
     """A name as a part of a path; those that mean directories elsewhere are names here."""
     return quote(name, safe="") if name.strip(".") else name.replace(".", "%2E")
+
+
+def _before_again(ask: Ask, error: Unreachable, times: int) -> float | None:
+    """The seconds before a request that got no answer is sent again, or None.
+
+    A kept connection may just have been closed by the service: so a question is sent once more. What changes something
+    is not, since the service may have seen it; but for rows with a key, which count once. Where their first connection
+    could not even be made, nobody has seen them, and who asked hears of it.
+    """
+    if KEY in ask.headers:
+        return min(_FIRST_PAUSE * 2**times, _LONGEST_PAUSE) if times or error.is_cut else None
+    return 0.0 if error.is_cut and not times and ask.method == "GET" else None
 
 
 class _Exchange:
@@ -61,16 +75,17 @@ class _Exchange:
 
     def asked(self, ask: Ask) -> Talk[HttpAnswer]:
         """The steps to the answer of a request; what the service says is wrong is raised."""
-        deadline, is_again = time.monotonic() + _PATIENCE, False
+        deadline, times = time.monotonic() + _PATIENCE, 0
         while True:
             try:
                 answer = yield ask
             except Unreachable as error:
-                # A kept connection that the service has closed meanwhile, say. What changes something is not sent
-                # twice: the service may have seen it.
-                if is_again or not error.is_cut or ask.method != "GET":
+                pause = _before_again(ask, error, times)
+                if pause is None or time.monotonic() + pause > deadline:
                     raise self.unreachable(error) from None
-                is_again = True
+                times += 1
+                if pause:
+                    yield Pause(pause)
                 continue
             wait = answer.headers.get("x-retry-after-seconds")
             # Refused for its rate, and so not begun: it can be asked again.

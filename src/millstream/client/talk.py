@@ -111,9 +111,10 @@ def post(
     body: bytes | None = None,
     kind: RowFormat = RowFormat.JSON,
     accept: RowFormat = RowFormat.JSON,
+    more: Mapping[str, str] | None = None,
 ) -> Ask:
     sent = json.dumps(content).encode() if body is None else body
-    return Ask("POST", path, {}, sent, {"Accept": str(accept), "Content-Type": str(kind)})
+    return Ask("POST", path, {}, sent, {"Accept": str(accept), "Content-Type": str(kind), **(more or {})})
 
 
 class Service(Protocol):

@@ -18,7 +18,6 @@ import polars as pl
 from millstream.engine.groups.cells import combined
 from millstream.engine.groups.group import Group, always_there
 from millstream.engine.groups.many import Numbered, Numbers, rows_of_many
-from millstream.engine.history.evaluation import computed
 from millstream.engine.materialization import Lazy, Unmaterialized, last_instant
 from millstream.engine.plans import lowered
 from millstream.kernel.batch import INTERVAL_COLUMNS, Batch, concat, empty_batch, value_column, value_columns
@@ -111,8 +110,8 @@ class LazyOfMany:
             raise AssertionError("it is not done for many queries")
         always = always_there((ph.QUERY,), pl.Series(asked), max(since, 0))
         arrived = {source: rows, **({_ASKED: always} if _ASKED in above[1].sources else {})}
-        most = self._reader.limits.steps
-        return computed(*above, arrived, dict.fromkeys(arrived, until), until, self._schema, most)
+        final = dict.fromkeys(arrived, until)
+        return self._reader.evaluation.computed(*above, arrived, final, until, self._schema)
 
 
 def _behind_query(like: Batch) -> Batch:

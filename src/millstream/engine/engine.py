@@ -58,12 +58,13 @@ from millstream.kernel.distribution import HASH
 from millstream.kernel.first_counted import found_from
 from millstream.kernel.operator import Progress, Segment, State
 from millstream.kernel.pipeline import Pipeline
+from millstream.kernel.step_limits import wanted_for_good
 from millstream.kernel.stepping import stepped
 from millstream.plan import nodes as lo
 from millstream.plan.lowering.options import Options
 from millstream.state.faults import reach
 from millstream.state.manifest import Journal, Layout, NoJournal
-from millstream.state.snapshot import Catalog, Snapshot, SourceProgress
+from millstream.state.snapshot import Catalog, KeyedInsert, Snapshot, SourceProgress
 from millstream.state.store import Store
 
 
@@ -178,8 +179,10 @@ class Engine:
         progress: Mapping[str, SourceProgress],
         clock: int,
         catalog: Catalog | None = None,
+        inserts: Mapping[str, tuple[KeyedInsert, ...]] | None = None,
     ) -> None:
-        """Take new rows and heartbeats in, run what they concern, commit; with a catalog where it came with them."""
+        """Take new rows and heartbeats in, run what they concern, commit; with a catalog, or with keys of inserts,
+        where these came with them."""
         phases = Phases()
         with self.lock:
             phases.end("wait")
@@ -191,7 +194,7 @@ class Engine:
             parts = {source: tuple(found) for source, found in arrived.items()}
             files = {source: tuple(part.file for part in found if part.file) for source, found in parts.items()}
             moved = self.snapshot.with_next_epoch(clock).with_progress(progress).with_history(files)
-            moved, outcome = moved.with_catalog(catalog), EpochOutcome()
+            moved, outcome = moved.with_catalog(catalog).with_inserts(inserts), EpochOutcome()
             with self.commits.writing() as written:
                 written.add(file.name for found in files.values() for file in found)
                 task = self._tasks.of_epoch(self.shared_plan, parts, moved)
@@ -208,14 +211,16 @@ class Engine:
                 phases.end("run")
                 self.commit(after_epoch(moved, outcome, task.concerned, failed))
                 phases.end("commit")
-            self.reader.currents.follow((m.edge, m.names, m.made) for m in outcome.merged if isinstance(m, ResultMerge))
-            self.reports.count(outcome, parts)
-            self.shared_plan.fail(failed)
-            self.enforcement.enforce(task.concerned)
-            phases.end("finish")
-            report = EpochReport(before, self.snapshot, task, outcome, progress, phases)
-            for observe in self.on_epoch:
-                observe(report)
+            with wanted_for_good():
+                renamed = ((m.edge, m.names, m.made) for m in outcome.merged if isinstance(m, ResultMerge))
+                self.reader.currents.follow(renamed)
+                self.reports.count(outcome, parts)
+                self.shared_plan.fail(failed)
+                self.enforcement.enforce(task.concerned)
+                phases.end("finish")
+                report = EpochReport(before, self.snapshot, task, outcome, progress, phases)
+                for observe in self.on_epoch:
+                    observe(report)
 
     def count_from(self, edge: str, first: int) -> None:
         """What fails for an edge counts from an instant that was not known until now: what was kept of it is looked at,

@@ -17,7 +17,6 @@ from typing import Protocol
 
 from millstream.engine.extents import Extent, Wanted
 from millstream.engine.groups.many import Numbers
-from millstream.engine.history.evaluation import computed
 from millstream.engine.plans import lowered
 from millstream.engine.reader import Reader
 from millstream.kernel.batch import INF, INTERVAL_COLUMNS, Batch, empty_batch, value_column
@@ -201,14 +200,14 @@ class Lazy:
 
     def _answer(self, snapshot: Snapshot, span: Span) -> Answer:
         since, until = span(self.reader.final(self.inputs, snapshot))
-        most = self.reader.limits.steps
         if self.plan.upper is not None and since == until >= 0:
             rows = self._aggregated(snapshot, until)
-            made = computed(*self._upper, {TREE: rows}, {TREE: until}, until, self.schema, most)
+            made = self.reader.evaluation.computed(*self._upper, {TREE: rows}, {TREE: until}, until, self.schema)
             return Answer(made, until, snapshot)
         parts = range(len(self.plan.parts))
         arrived = {part_name(index): self._part(index, snapshot, since, until) for index in parts}
-        made = computed(*self._above, arrived, dict.fromkeys(arrived, until), until, self.schema, most)
+        final = dict.fromkeys(arrived, until)
+        made = self.reader.evaluation.computed(*self._above, arrived, final, until, self.schema)
         return Answer(made, until, snapshot)
 
     def _part(self, index: int, snapshot: Snapshot, since: int, until: int) -> Batch:

@@ -30,6 +30,9 @@ class WaitingInsert:
 
     target: StreamDefinition | TableDefinition  # as it was when the rows were typed
     rows: pa.Table
+    key: str | None = None
+    digest: str = ""
+    is_single: bool = False  # to be taken in by an epoch of its own
     outcome: InsertResult | None = None
     error: Error | None = None
     _notified: threading.Event = field(default_factory=threading.Event)
@@ -114,10 +117,10 @@ def _together(waiting: Sequence[WaitingInsert]) -> list[WaitingInsert]:
     """Those for the stream of the first one, in order, as far as they are not too many; changes of tables alone."""
     first = waiting[0]
     found, rows = [first], first.rows.num_rows
-    for insert in waiting[1:] if isinstance(first.target, StreamDefinition) else ():
+    for insert in waiting[1:] if isinstance(first.target, StreamDefinition) and not first.is_single else ():
         rows += insert.rows.num_rows
         if rows > _MOST:
             break
-        if insert.target is first.target:
+        if insert.target is first.target and not insert.is_single:
             found.append(insert)
     return found

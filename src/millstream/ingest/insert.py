@@ -17,6 +17,7 @@ from millstream.engine.epochs.lateness import Arrival, admit
 from millstream.engine.epochs.parts import FILES, LATE, MALFORMED, late_key, late_rows
 from millstream.errors import BindError, Error, InputError, Place
 from millstream.ingest.gathering import Gathering, WaitingInsert
+from millstream.ingest.insert_keys import InsertKeys, Inserts, digest_of, name_of
 from millstream.ingest.landed import FILE_COLUMNS, MALFORMED_COLUMNS, LandedBatch, table_parts, with_drift
 from millstream.ingest.table_rows import InsertResult, TableRows, check_files_key
 from millstream.ingest.typed_rows import as_altered, repeated, typed_pieces
@@ -38,6 +39,7 @@ class Inputs:
         self.engine = engine
         self.catalog = catalog
         self.tables = TableRows(engine, catalog)
+        self.keys = InsertKeys(engine, now)
         self._now = now
         self._gathering = Gathering(engine.lock, self._take)
 
@@ -46,18 +48,20 @@ class Inputs:
         target: StreamDefinition | TableDefinition,
         pieces: Iterable[Any],
         check: Callable[[int, int], None] = lambda rows, size: None,
+        key: str | None = None,
     ) -> InsertResult:
         """Rows of a stream, or changes of a table that is fed by them, piece by piece; `check` is told how much it is
-        so far."""
+        so far. Those with a `key` that was there before count once."""
         given, most = _columns_given(target), self.engine.limits.value_bytes
         table = typed_pieces(pieces, given, f"{kind_of(target)} {target.name}", most, check, target.rules)
         if isinstance(target, TableDefinition):
             table = tables.with_operations(table, target)
-        return self._gathering.insert(WaitingInsert(target, table))
+        digest = "" if key is None else digest_of(target.edge, table)
+        return self._gathering.insert(WaitingInsert(target, table, key, digest))
 
     def _take(self, inserts: Sequence[WaitingInsert]) -> None:
-        """Take rows for one stream in, of the first insert and of those after it, by one epoch. Where that fails, they
-        are tried one by one, since what is wrong with one need not concern the others."""
+        """Take rows for one stream in, of the first insert and of those after it, by one epoch. Where that fails, each
+        is tried by itself, since what is wrong with one need not concern the others."""
         with self.engine.lock:
             before, arrivals = self.engine.snapshot.epoch, list[tuple[WaitingInsert, Arrival]]()
             try:
@@ -65,14 +69,16 @@ class Inputs:
                 stream = target if isinstance(target, StreamDefinition) else target.feed
                 arrivals = self._admitted(inserts, target, stream)
                 if arrivals:
-                    self._epoch_of(stream, [arrival for _, arrival in arrivals])
+                    self._epoch_of(stream, [arrival for _, arrival in arrivals], self._keys_with(arrivals))
             except Error as error:
-                if self.engine.snapshot.epoch == before and len(arrivals) > 1:
-                    for insert, _ in arrivals:
-                        self._take([insert])
-                else:
+                if self.engine.snapshot.epoch > before or len(arrivals) <= 1:
                     for insert in [insert for insert, _ in arrivals] or inserts:
                         insert.error = copy(error)
+                    return
+                for insert, _ in arrivals:
+                    insert.is_single = True
+                if not inserts[0].is_done:
+                    self._take(inserts[:1])  # the others are led by their own threads, which may go on where this ends
                 return
             for insert, arrival in arrivals:
                 insert.outcome = InsertResult(arrival.accepted.height, arrival.late.height)
@@ -81,11 +87,18 @@ class Inputs:
         self, inserts: Sequence[WaitingInsert], target: StreamDefinition | TableDefinition, stream: StreamDefinition
     ) -> list[tuple[WaitingInsert, Arrival]]:
         """What becomes of rows that come one after the other. Late ones enter their table by the clock as their insert
-        leaves it, so that this one is the last."""
-        found = list[tuple[WaitingInsert, Arrival]]()
+        leaves it, so that this one is the last. Of inserts that are sent again the second one finds the first."""
+        found, keys = list[tuple[WaitingInsert, Arrival]](), set[str]()
         progress = self.by_the_clock(stream, self.engine.snapshot.progress(stream.edge))
         for insert in inserts:
             try:
+                if insert.key is not None:
+                    if name_of(insert.key) in keys:
+                        break
+                    keys.add(name_of(insert.key))
+                    if (known := self.keys.find(insert.key, insert.digest)) is not None:
+                        insert.outcome = InsertResult(known.accepted, known.late)
+                        continue
                 rows = as_altered(insert.rows, insert.target.columns, target.columns, target.rules)
                 arrival = admit(stream, pl.DataFrame(rows), progress, self.clock_tick(stream))
             except Error as error:
@@ -97,16 +110,25 @@ class Inputs:
                 break
         return found
 
-    def _epoch_of(self, stream: StreamDefinition, arrivals: Sequence[Arrival]) -> None:
-        key, last = stream.edge, arrivals[-1]
+    def _keys_with(self, arrivals: Sequence[tuple[WaitingInsert, Arrival]]) -> Inserts | None:
+        """The keys to commit with inserts; None where these have none."""
+        kept: Inserts | None = None
+        for insert, arrival in arrivals:
+            if insert.key is not None:
+                counts = arrival.accepted.height, arrival.late.height
+                kept = self.keys.with_insert(insert.key, insert.digest, *counts, kept)
+        return kept
+
+    def _epoch_of(self, stream: StreamDefinition, arrivals: Sequence[Arrival], keys: Inserts | None) -> None:
+        name, last = stream.edge, arrivals[-1]
         accepted = concat([arrival.accepted for arrival in arrivals], last.accepted)
         clock = max(self.engine.snapshot.clock, last.progress.heartbeat)
-        arrived, progresses = {key: self.engine.sources.part(key, accepted)}, {key: last.progress}
+        arrived, progresses = {name: self.engine.sources.part(name, accepted)}, {name: last.progress}
         if last.late.height:
-            at = self.late_instant(stream, clock)
-            arrived[late_key(key)] = self.engine.sources.part(late_key(key), late_rows(stream, last.late, at))
-            progresses[late_key(key)] = replace(self.engine.snapshot.progress(late_key(key)), last_change=at)
-        self.engine.epoch(arrived, progresses, clock)
+            at, late = self.late_instant(stream, clock), late_key(name)
+            arrived[late] = self.engine.sources.part(late, late_rows(stream, last.late, at))
+            progresses[late] = replace(self.engine.snapshot.progress(late), last_change=at)
+        self.engine.epoch(arrived, progresses, clock, inserts=keys)
 
     def read_table(self, table: TableDefinition, landed: LandedBatch, catalog: Catalog) -> None:
         """A table's rows from its files, there from tick 0 on; declared by the same commit."""

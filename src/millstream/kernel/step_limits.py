@@ -12,7 +12,7 @@ chunks of the pairs of a join.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 
@@ -65,6 +65,11 @@ def wanted_while(check: Callable[[], None]) -> Iterator[None]:
         yield
     finally:
         _check.reset(before)
+
+
+def wanted_for_good() -> AbstractContextManager[None]:
+    """What this thread runs within the block is not ended: what it belongs to has been committed."""
+    return wanted_while(lambda: None)
 
 
 def begin_step() -> None:

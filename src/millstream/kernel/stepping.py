@@ -7,7 +7,9 @@ fails the epoch, which is tried again; no query is marked by it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 import polars as pl
 
@@ -17,6 +19,17 @@ from millstream.kernel.operator import Operator, Progress, State
 from millstream.kernel.step_limits import begin_step
 
 _SURROUNDINGS = (StateError, CancelledError, OSError, MemoryError)
+_note: ContextVar[Callable[[str], None] | None] = ContextVar("note", default=None)
+
+
+@contextmanager
+def noted_by(note: Callable[[str], None]) -> Iterator[None]:
+    """Before each step that this thread runs within the block, `note` is told its name."""
+    before = _note.set(note)
+    try:
+        yield
+    finally:
+        _note.reset(before)
 
 
 def stepped(
@@ -24,6 +37,9 @@ def stepped(
 ) -> tuple[Batch, State]:
     """One step of an operator, which raises only EvaluationError of its own."""
     begin_step()
+    note = _note.get()
+    if note is not None and name:
+        note(name)
     try:
         return operator.step(inputs, state, progress)
     except (EvaluationError, *_SURROUNDINGS):

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from millstream.engine.engine import Engine
+from millstream.engine.epochs.precautions import ENDED
 from millstream.query import Query, TemplatePlan
 from millstream.query.members import Members
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -35,6 +39,15 @@ def not_running(engine: Engine, queries: Sequence[Query]) -> dict[str, tuple[str
     found = states(engine, queries)
     filling = dict.fromkeys(found.filling, ("filling", ""))
     return filling | {name: ("failed", error) for name, error in found.failed.items()}
+
+
+def tell_put_aside(engine: Engine, queries: Iterable[Query]) -> None:
+    """Log which queries were stopped because they end the process that runs them."""
+    if not engine.runner.caution.has_put_aside():
+        return
+    for name, (_, error) in not_running(engine, [*queries]).items():
+        if ENDED in error:
+            _log.error('the query "%s" was put aside: %s', name, error.partition("\n")[0])
 
 
 def texts(queries: Sequence[Query]) -> list[str]:

@@ -25,6 +25,7 @@ _STATUS: tuple[tuple[type[Error], int], ...] = (
     (errors.TooLargeError, 413),
     (errors.LimitError, 503),
     (errors.CatalogError, 409),
+    (errors.ConstraintError, 409),
     (errors.TimeError, 409),
     (errors.EvaluationError, 422),
     (errors.ClosedError, 410),

@@ -18,6 +18,7 @@ from millstream.database import Database
 from millstream.errors import Error, InputError, NameError
 from millstream.service import documents as doc
 from millstream.service.answers import NotThere, as_json, error_response
+from millstream.service.audit import AuditLog
 from millstream.service.backups import backup_routes
 from millstream.service.events import Follows
 from millstream.service.gate import RequestGate, RequestRefused
@@ -45,6 +46,7 @@ def create_app(
     tokens: Tokens | None = None,
     limits: ServiceLimits | None = None,
     sources: SourceReader,
+    audit: AuditLog | None = None,
 ) -> FastAPI:
     """An app that serves a database; without tokens everybody who reaches it may do everything."""
     limits = limits or ServiceLimits()
@@ -74,7 +76,7 @@ def create_app(
         redoc_url=None,
         responses=responses,
     )
-    service = DatabaseService(database, limits, sources)
+    service = DatabaseService(database, limits, sources, audit)
     health = Health(service)
     app.state.service = service
     _handle_errors(app)
@@ -101,7 +103,13 @@ def _pages(app: FastAPI, service: DatabaseService, health: Health) -> None:
         shown = [reason.shown(in_full=in_full) for reason in reasons]
         return as_json({"status": status, **({"reasons": shown} if shown else {})})
 
-    @app.get("/readyz", summary="Whether the service takes requests", response_model=doc.Readiness, tags=["service"])
+    @app.get(
+        "/readyz",
+        summary="Whether the service takes requests",
+        response_model=doc.Readiness,
+        responses={503: {"model": doc.Readiness}},
+        tags=["service"],
+    )
     async def ready() -> Response:
         reason = readiness(service)
         return as_json({"ready": reason is None, **({"reason": reason} if reason else {})}, 503 if reason else 200)

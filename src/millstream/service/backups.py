@@ -59,7 +59,9 @@ def backup_routes(service: DatabaseService) -> APIRouter:
         dependencies=[needs(Role.ADMIN)],
     )
     async def backup(asked: doc.BackupWanted) -> Response:
-        return as_json(backups.start(asked.path, asked.copies), 202)
+        state = backups.start(asked.path, asked.copies)
+        service.changed("backup", path=asked.path)
+        return as_json(state, 202)
 
     @router.get(
         "/backup",

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, MutableMapping
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from millstream.errors import TooLargeError
+from millstream.service.writable import WritableNames
 
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
@@ -43,6 +44,8 @@ class Caller:
     path: str = ""
     budget: Budget = Budget()
     receive: Receive = _for_ever
+    writable: WritableNames = field(default_factory=WritableNames)
+    address: str = ""
 
     async def gone(self) -> None:
         """Wait until nobody waits for the answer any more. What it has sent was read before."""

@@ -23,6 +23,7 @@ from millstream.errors import Error, LimitError
 from millstream.wire.errors import document
 
 _RESERVE = 256  # file descriptors for segments, sources, processes and logs
+_ANSWERED = 64  # connections beyond those that are taken, which hear why they are not
 _LEAST = 16  # connections, however few descriptors there are
 _STALLED = 60_000  # milliseconds after which a caller that takes nothing has gone
 
@@ -73,6 +74,26 @@ def _descriptors() -> int:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
         soft = wanted
     return soft
+
+
+class BoundedSocket(socket.socket):
+    """A listening socket that takes no more connections than there may be, and a few that are told so: those too that
+    have not even begun to say who they are, as TLS has it."""
+
+    def __init__(self, most: int, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._room = most + _ANSWERED
+        self._open: set[socket.socket] = set()
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        connection, address = super().accept()
+        if len(self._open) >= self._room:
+            self._open = {each for each in self._open if each.fileno() >= 0}  # the others are closed
+        if len(self._open) >= self._room:
+            connection.close()
+            raise BlockingIOError("there are too many connections")
+        self._open.add(connection)
+        return connection, address
 
 
 def protocol_of(connections: Connections) -> type[asyncio.Protocol]:

@@ -23,7 +23,8 @@ from millstream.service.callers import Budget, Caller, set_caller
 from millstream.service.limits import Rates, ServiceLimits
 from millstream.service.request_ids import error_document
 from millstream.service.static_files import is_static
-from millstream.service.tokens import Role, Token, Tokens, role_of
+from millstream.service.tokens import Role, Token, Tokens, granted
+from millstream.service.writable import WritableNames
 
 AsgiScope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -31,6 +32,7 @@ AsgiSend = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 App = Callable[[AsgiScope, Receive, AsgiSend], Awaitable[None]]
 
 _AUTHORITY = re.compile(r"(?:\[(?P<address>[0-9a-f:.]+)\]|(?P<name>[a-z0-9._-]{1,255}))(?::(?P<port>[0-9]{1,5}))?")
+_ROWS = re.compile(r"/v1/streams/.+/rows", re.DOTALL)
 _ANY = 1 << 62
 _OPEN = ("/healthz", "/readyz")  # to whom has no token; who has one is told more
 _PATIENCE = 20.0  # seconds before it counts how fast a body comes
@@ -75,38 +77,53 @@ class RequestGate:
             await self._app(scope, receive, send)
             return
         try:
-            budget = self._admit(scope)
+            budget, writable = self._admit(scope)
             scope["budget"] = budget
-            set_caller(Caller(scope["caller"], f"{scope['method']} {scope['path']}", budget, receive))
+            address = (scope.get("client") or ("",))[0]
+            path = f"{scope['method']} {scope['path']}"
+            set_caller(Caller(scope["caller"], path, budget, receive, writable, address))
             await self._app(scope, self._counted(scope, receive), send)
         except RequestRefused as refusal:
             self._refused()
             await _read_away(scope, receive)
             await answer_refused(send, refusal)
 
-    def _admit(self, scope: AsgiScope) -> Budget:
+    def _admit(self, scope: AsgiScope) -> tuple[Budget, WritableNames]:
         headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
         self._check_origin(headers)
-        address, budget = (scope.get("client") or ("",))[0], Budget()
+        self._check_key(scope, headers)
+        address, budget, writable = (scope.get("client") or ("",))[0], Budget(), WritableNames()
         if self._tokens is None:
             scope["role"], scope["caller"] = Role.ADMIN, address
         elif scope["path"] in _OPEN or is_static(scope["path"]):
             token = self._token_of(headers)
-            scope["role"], scope["caller"] = None if token is None else role_of(token.role), address
+            is_known = token is not None and not token.has_expired()
+            scope["role"], scope["caller"] = granted(token.role)[0] if token and is_known else None, address
         else:
             secret, token = headers.get(b"authorization"), self._token_of(headers)
-            if token is None:
+            if token is None or token.has_expired():
                 self._check_rate(address)  # so that nobody tries many
                 said = "an unknown token" if secret else "no token"
+                said = said if token is None else f"the token {token.name} has expired"
                 raise RequestRefused(
                     401,
                     AccessError(said, hint='send one as "Authorization: Bearer ...", made by `millstream token add`'),
                     ((b"www-authenticate", b"Bearer"),),
                 )
-            scope["role"], scope["caller"] = role_of(token.role), f"token {token.name}"
+            (scope["role"], writable), scope["caller"] = granted(token.role), f"token {token.name}"
             budget = token.budget
         self._check_rate(scope["caller"])
-        return budget
+        return budget, writable
+
+    def _check_key(self, scope: AsgiScope, headers: dict[bytes, str]) -> None:
+        """Nobody may take a statement for one that counts once."""
+        if b"idempotency-key" in headers and not _ROWS.fullmatch(scope["path"]):
+            raise RequestRefused(
+                400,
+                InputError(
+                    "an Idempotency-Key is for rows", hint="send rows to /v1/streams/{name}/rows, or leave it out"
+                ),
+            )
 
     def _token_of(self, headers: dict[bytes, str]) -> Token | None:
         kind, _, secret = headers.get(b"authorization", "").partition(" ")

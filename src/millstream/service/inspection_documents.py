@@ -134,6 +134,7 @@ class Sinks(BaseModel):
 
 class Me(BaseModel):
     role: str
+    names: list[str] = Field(description="The only names, as patterns, that may be written to; none: all.")
     version: str
     database: str | None
     tokens: bool = Field(description="Whether the service asks for tokens.")

@@ -10,6 +10,7 @@ from fastapi import APIRouter, Query, Request, Response
 from millstream.errors import NameError
 from millstream.service import inspection_documents as doc
 from millstream.service.answers import NotThere, as_json, rows
+from millstream.service.callers import current_caller
 from millstream.service.documents import Question, Rows
 from millstream.service.events import EventStream, Follows
 from millstream.service.plan_events import PlanWatch
@@ -193,7 +194,9 @@ def _service(service: DatabaseService, version: str, *, tokens: bool) -> APIRout
             found = next(each for each in inspection.settings() if each["name"] == name)
             return as_json({**found, "queries": inspection.apply(name)} if asked.running else found)
 
-        return await service.write(f"set {name}", work)
+        done = await service.write(f"set {name}", work)
+        service.changed("set", name)
+        return done
 
     @router.get("/sinks", response_model=doc.Sinks, summary="All sinks", dependencies=[needs(Role.READ)])
     async def sinks() -> Response:
@@ -202,6 +205,14 @@ def _service(service: DatabaseService, version: str, *, tokens: bool) -> APIRout
     @router.get("/me", response_model=doc.Me, summary="Who asks, and whom", dependencies=[needs(Role.READ)])
     async def me(request: Request) -> Response:
         role: Role = request.scope["role"]
-        return as_json({"role": str(role), "version": version, "database": inspection.database, "tokens": tokens})
+        return as_json(
+            {
+                "role": str(role),
+                "names": [*current_caller().writable.patterns],
+                "version": version,
+                "database": inspection.database,
+                "tokens": tokens,
+            }
+        )
 
     return router

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Annotated, Any, Literal
 
 import pyarrow as pa
@@ -11,7 +11,7 @@ from fastapi import APIRouter, Depends, Header, Query, Request, Response
 from millstream import query as standing
 from millstream.database import Database
 from millstream.drawing.plan import PlanView
-from millstream.errors import AccessError, InputError, LimitError, NameError, TooLargeError
+from millstream.errors import AccessError, Error, InputError, LimitError, NameError, TooLargeError
 from millstream.inspection.listing import Wanted
 from millstream.plan.definitions import StreamDefinition
 from millstream.service import documents as doc
@@ -26,14 +26,15 @@ from millstream.service.answers import (
     part_of_each,
     rows,
 )
-from millstream.service.callers import current_caller
+from millstream.service.callers import Caller, current_caller
 from millstream.service.events import Body, EventStream, Follows
 from millstream.service.gate import RequestRefused
 from millstream.service.inspection_documents import Extent
 from millstream.service.many import Limit, Offset, body_of, registration
-from millstream.service.roles import needed_for
+from millstream.service.roles import Change, needed_for
 from millstream.service.tokens import Role
 from millstream.service.work import DatabaseService
+from millstream.service.writable import WritableNames
 from millstream.statements.result import Result
 from millstream.wire.bodies import pieces_of
 from millstream.wire.media import RowFormat, accepted, sent
@@ -41,6 +42,9 @@ from millstream.wire.rows import columns_of, encode
 from millstream.wire.values import instant_of
 
 At = Annotated[str | None, Query(description="An instant: a number of ticks, or a timestamp's text.", max_length=64)]
+Key = Annotated[
+    str | None, Header(description="Rows sent again with the same key within 24 hours count once.", max_length=200)
+]
 Download = Annotated[
     FileFormat | None, Query(alias="format", description="As a file to be kept; otherwise Accept names the format.")
 ]
@@ -91,6 +95,22 @@ def check_role(request: Request, role: Role) -> None:
         raise RequestRefused(403, AccessError(f"this needs a token for {role}", detail=f"the token is for {had}"))
 
 
+def check_names(what: str, *names: str | None) -> None:
+    """Refuse a caller who may change some names only, and not these."""
+    try:
+        current_caller().writable.check(names, what)
+    except AccessError as error:
+        raise RequestRefused(403, error) from None
+
+
+def check_writable(caller: Caller, what: str, names: Sequence[str] | None) -> None:
+    """The same for many names, in a thread that works for the caller."""
+    try:
+        caller.writable.check([None] if names is None else names, what)
+    except AccessError as error:
+        raise RequestRefused(403, error) from None
+
+
 def check_room(service: DatabaseService, follows: Follows) -> None:
     """Refuse another one who stays."""
     if service.limits.followers and follows.count >= service.limits.followers:
@@ -120,16 +140,20 @@ def _statements(service: DatabaseService) -> APIRouter:
     async def execute(request: Request, asked: doc.Statements) -> Response:
         form = accepted(request.headers.get("accept"))
 
+        caller, changes = current_caller(), list[Change]()
+
         def compute() -> Response:
-            check_role(request, needed_for(asked.text)[0])
+            check_role(request, needed_for(asked.text).role)
             return _done(request, database.execute(asked.text), form)
 
         def work() -> Response | None:
-            role, concerns_sources = needed_for(asked.text)
-            check_role(request, role)
-            if role == Role.READ:
+            needed = needed_for(asked.text)
+            check_role(request, needed.role)
+            _check_changes(database, caller.writable, needed.changes)
+            if needed.role == Role.READ:
                 return None  # it is not for those who write
-            if concerns_sources:
+            changes.extend(needed.changes)
+            if needed.concerns_sources:
                 with service.sources.paused():
                     return _done(request, database.execute(asked.text), form)
             return _done(request, database.execute(asked.text), form)
@@ -137,7 +161,14 @@ def _statements(service: DatabaseService) -> APIRouter:
         reads = request.scope["role"] == Role.READ
         if reads and len(asked.text) > _MOST_TEXT:
             raise TooLargeError(f"a text of more than {_MOST_TEXT:,} characters", hint="a token for write may send it")
-        done = None if reads else await service.write(asked.text, work)
+        try:
+            done = None if reads else await service.write(asked.text, work)
+        except Error as error:
+            for change in changes:  # of several statements those before the one that failed have been run
+                service.changed(change.did, *_named(change), failed=type(error).__name__)
+            raise
+        for change in changes:
+            service.changed(change.did, *_named(change))
         return await service.compute(asked.text, compute) if done is None else done
 
     @router.post("/explain", response_model=doc.Plan, summary="The plan of a query", dependencies=[needs(Role.READ)])
@@ -151,6 +182,24 @@ def _statements(service: DatabaseService) -> APIRouter:
         return await service.read(lambda: as_json(database.stats()))
 
     return router
+
+
+def _check_changes(database: Database, writable: WritableNames, changes: Iterable[Change]) -> None:
+    """Refuse statements that change what is not within the caller's names; those of a template change its queries."""
+    if not writable.patterns:
+        return
+    names = {template.name.lower(): template for template in database.templates()}
+    try:
+        for change in changes:
+            writable.check([change.name], change.did)
+            template = names.get((change.name or "").lower()) if change.is_template else None
+            writable.check(() if template is None else [query.name for query in template], change.did)
+    except AccessError as error:
+        raise RequestRefused(403, error) from None
+
+
+def _named(change: Change) -> list[str]:
+    return [] if change.name is None else [change.name]
 
 
 def _explained(plan: PlanView, form: PlanFormat) -> Response:
@@ -210,10 +259,17 @@ def _queries(service: DatabaseService, follows: Callable[[], Follows]) -> APIRou
         dependencies=[needs(Role.WRITE)],
     )
     async def register(asked: doc.Registration) -> Response:
-        def work() -> Response:
-            return as_json(described(database.register(asked.cql, asked.name, asked.mode)), 201)
+        check_names("register", asked.name)
+        made = list[str]()
 
-        return await service.write(f"register {asked.name or asked.cql}", work)
+        def work() -> Response:
+            query = database.register(asked.cql, asked.name, asked.mode)
+            made.append(query.name)
+            return as_json(described(query), 201)
+
+        done = await service.write(f"register {asked.name or asked.cql}", work)
+        service.changed("register", *made)
+        return done
 
     @router.post(
         "/queries/many",
@@ -226,18 +282,22 @@ def _queries(service: DatabaseService, follows: Callable[[], Follows]) -> APIRou
         openapi_extra=body_of(doc.Registrations),
     )
     async def register_many(request: Request) -> Response:
-        body = await request.body()
+        body, caller, names = await request.body(), current_caller(), list[str]()
 
         def work() -> Response:
             asked, given = registration(request, body, doc.Registrations, service.limits.body)
+            check_writable(caller, "register", asked.names)
             made = database.register_many(asked.template, given, asked.names, asked.mode)
             kind, columns = (made[0].kind, columns_of(made[0].schema)) if made else (None, [])
             notices = [query.notices for query in made] if any(query.notices for query in made) else []
-            names, mode = [query.name for query in made], asked.mode.lower()
+            names.extend(query.name for query in made)
+            mode = asked.mode.lower()
             said = {"names": names, "kind": kind, "mode": mode, "columns": columns, "notices": notices}
             return as_json(said, 201)
 
-        return await service.write("register many queries", work)
+        done = await service.write("register many queries", work)
+        service.changed("register", *names)
+        return done
 
     @router.post(
         "/results",
@@ -349,12 +409,16 @@ def _queries(service: DatabaseService, follows: Callable[[], Follows]) -> APIRou
         "/queries/{name:path}", response_model=doc.Message, summary="Drop a query", dependencies=[needs(Role.WRITE)]
     )
     async def drop(name: str) -> Response:
+        check_names("drop query", name)
+
         def work() -> Response:
             found = _query(database, name)
             found.drop()
             return as_json({"message": f"query {found.name} dropped"})
 
-        return await service.write(f"drop query {name}", work)
+        done = await service.write(f"drop query {name}", work)
+        service.changed("drop query", name)
+        return done
 
     return router
 
@@ -369,8 +433,9 @@ def _inputs(service: DatabaseService) -> APIRouter:
         dependencies=[needs(Role.WRITE)],
         openapi_extra=_BODY,
     )
-    async def insert(request: Request, name: str) -> Response:
-        body, budget = await request.body(), current_caller().budget
+    async def insert(request: Request, name: str, idempotency_key: Key = None) -> Response:
+        check_names("insert", name)
+        body, budget, counts = await request.body(), current_caller().budget, dict[str, int]()
 
         def work() -> Response:
             form = sent(request.headers.get("content-type"))
@@ -381,18 +446,25 @@ def _inputs(service: DatabaseService) -> APIRouter:
             stream = target if isinstance(target, StreamDefinition) else target.feed
             limits = service.limits.body.within(budget.rows, budget.bytes)
             pieces = pieces_of(body, form, stream.input_columns, stream.name, limits)
-            done = database.insert_pieces(name, pieces, limits.check)
-            return as_json({"accepted": done.accepted, "late": done.late})
+            done = database.insert_pieces(name, pieces, limits.check, idempotency_key)
+            counts.update(accepted=done.accepted, late=done.late)
+            return as_json(counts)
 
-        return await service.write(f"insert into {name}", work)
+        done = await service.write(f"insert into {name}", work)
+        service.changed("insert", name, **counts, **({} if idempotency_key is None else {"key": idempotency_key}))
+        return done
 
     @router.post("/advance", response_model=doc.Message, summary="A heartbeat", dependencies=[needs(Role.WRITE)])
     async def advance(asked: doc.Heartbeat) -> Response:
+        check_names("advance", asked.stream)
+
         def work() -> Response:
             database.advance(asked.stream, to=instant(asked.to))
             return as_json({"message": f"advanced to {asked.to}"})
 
-        return await service.write("advance", work)
+        done = await service.write("advance", work)
+        service.changed("advance", *([] if asked.stream is None else [asked.stream]), to=asked.to)
+        return done
 
     @router.post(
         "/run",
@@ -410,7 +482,9 @@ def _inputs(service: DatabaseService) -> APIRouter:
                 database.run(asked.until)
             return as_json({"message": "done"})
 
-        return await service.write("run", work)
+        done = await service.write("run", work)
+        service.changed("run", until=asked.until)
+        return done
 
     @router.post(
         "/sinks/{name:path}/resume",
@@ -426,7 +500,9 @@ def _inputs(service: DatabaseService) -> APIRouter:
                 raise NotThere(error) from None
             return as_json({"message": f"sink {name} resumed"})
 
-        return await service.write(f"resume sink {name}", work)
+        done = await service.write(f"resume sink {name}", work)
+        service.changed("resume sink", name)
+        return done
 
     return router
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+import ssl
 import sys
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from types import FrameType
 
 import uvicorn
@@ -16,7 +18,8 @@ import uvicorn
 from millstream.database import Database
 from millstream.errors import AccessError, SetupError
 from millstream.service.app import create_app
-from millstream.service.connections import Connections, protocol_of
+from millstream.service.audit import AuditLog
+from millstream.service.connections import BoundedSocket, Connections, protocol_of
 from millstream.service.gate import is_loopback
 from millstream.service.limits import ServiceLimits
 from millstream.service.sources import SourceReader
@@ -27,16 +30,41 @@ _REQUESTS, _SOURCES = 3.0, 5.0  # seconds that a stop leaves to requests and to 
 
 
 @dataclass(frozen=True)
+class Certificate:
+    """For TLS: a file with the certificate and those that it builds on, and one with its key, as PEM."""
+
+    file: Path
+    key: Path
+
+    def check(self) -> None:
+        """Refuse what cannot be used, before anything is opened."""
+        try:
+            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(self.file, self.key, password=_no_password)
+        except (OSError, ValueError) as error:  # errors of ssl are of these
+            raise SetupError(
+                f"{self.file} and {self.key} are no certificate and its key",
+                detail=str(error),
+                hint="give files in PEM, the key without a password",
+            ) from None
+
+
+def _no_password() -> str:
+    raise ValueError("the key has a password")
+
+
+@dataclass(frozen=True)
 class Address:
     host: str = "127.0.0.1"
     port: int = 8787
+    is_secure: bool = False
 
     @property
     def is_loopback(self) -> bool:
         return is_loopback(self.host)
 
     def __str__(self) -> str:
-        return f"http://{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}"
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{'https' if self.is_secure else 'http'}://{host}:{self.port}"
 
 
 def check_open_to(address: Address, tokens: Tokens | None) -> None:
@@ -59,6 +87,8 @@ class Server:
         version: str,
         tokens: Tokens | None = None,
         limits: ServiceLimits | None = None,
+        certificate: Certificate | None = None,
+        audit: AuditLog | None = None,
         announce: Callable[[str], None] | None = None,
         stopping: Callable[[], None] | None = None,
     ) -> None:
@@ -67,10 +97,14 @@ class Server:
         self._tokens = tokens if tokens is not None and len(tokens) else None
         self._database, self.sources = database, SourceReader(database)
         self._announce = announce or (lambda text: None)
-        app = create_app(database, version=version, tokens=self._tokens, limits=limits, sources=self.sources)
-        self._socket = _bound(address)
-        self.address = Address(address.host, self._socket.getsockname()[1])
+        app = create_app(
+            database, version=version, tokens=self._tokens, limits=limits, sources=self.sources, audit=audit
+        )
+        if certificate is not None:
+            certificate.check()
         self.connections = Connections((limits or ServiceLimits()).connections)
+        self._socket = _bound(address, self.connections)
+        self.address = Address(address.host, self._socket.getsockname()[1], certificate is not None)
         config = uvicorn.Config(
             app,
             http=protocol_of(self.connections),
@@ -80,6 +114,8 @@ class Server:
             server_header=False,
             timeout_keep_alive=75,
             ws="none",
+            ssl_certfile=None if certificate is None else certificate.file,
+            ssl_keyfile=None if certificate is None else certificate.key,
         )
         self._server = _Uvicorn(config, app.state.service.stopping, stopping)
 
@@ -124,11 +160,11 @@ class _Uvicorn(uvicorn.Server):
         await super().shutdown(sockets)
 
 
-def _bound(address: Address) -> socket.socket:
+def _bound(address: Address, connections: Connections) -> socket.socket:
     family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
     try:
         # The protocol is named: asyncio sends small parts at once only where it sees that it is TCP.
-        found = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+        found = BoundedSocket(connections.most, family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         found.bind((address.host, address.port))
         found.listen(2048)  # who comes before the first turn of the loop waits, and is not refused

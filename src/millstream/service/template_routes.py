@@ -13,9 +13,10 @@ from millstream.database import Database
 from millstream.errors import NameError
 from millstream.service import documents as doc
 from millstream.service.answers import FileFormat, NotThere, as_json, download, rows
+from millstream.service.callers import current_caller
 from millstream.service.events import Body, EventStream, Follows
 from millstream.service.many import Limit, Offset, body_of, listed, registration
-from millstream.service.routes import ROWS, At, Download, check_room, instant, needs
+from millstream.service.routes import ROWS, At, Download, check_room, check_writable, instant, needs
 from millstream.service.tokens import Role
 from millstream.service.work import DatabaseService
 from millstream.wire.rows import columns_of
@@ -80,14 +81,20 @@ def template_routes(service: DatabaseService, follows: Callable[[], Follows]) ->
         openapi_extra=body_of(doc.TemplateRegistration),
     )
     async def register(request: Request) -> Response:
-        body = await request.body()
+        body, caller, named = await request.body(), current_caller(), list[str]()
 
         def work() -> Response:
             asked, given = registration(request, body, doc.TemplateRegistration, service.limits.body)
+            check_writable(caller, "register", [asked.name, *(asked.names or ())])
+            if given is not None and len(given) and asked.names is None:
+                check_writable(caller, "register", None)
+            named.extend([asked.name, *(asked.names or ())])
             made = database.register_many(asked.text, given, asked.names, asked.mode, template=asked.name)
             return as_json(described(made), 201)
 
-        return await service.write("register queries of a template", work)
+        done = await service.write("register queries of a template", work)
+        service.changed("register in template", *named)
+        return done
 
     @router.get(
         "/templates/{name:path}/queries",
@@ -163,12 +170,17 @@ def template_routes(service: DatabaseService, follows: Callable[[], Follows]) ->
         dependencies=[needs(Role.WRITE)],
     )
     async def drop(name: str) -> Response:
+        caller = current_caller()
+
         def work() -> Response:
             found = _template(database, name)
+            check_writable(caller, "drop template", [found.name, *(query.name for query in found)])
             count = len(found)
             found.drop()
             return as_json({"message": f"template {found.name} and its {count} queries dropped"})
 
-        return await service.write(f"drop template {name}", work)
+        done = await service.write(f"drop template {name}", work)
+        service.changed("drop template", name)
+        return done
 
     return router

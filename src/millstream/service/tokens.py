@@ -10,21 +10,24 @@ import fcntl
 import hashlib
 import json
 import os
+import re
 import secrets
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
-from datetime import UTC, datetime
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime, timedelta
 from enum import IntEnum
 from pathlib import Path
 
 from millstream.errors import CatalogError, InputError, NameError, StateError, did_you_mean
 from millstream.names import shown_name, why_unusable
 from millstream.service.callers import Budget
+from millstream.service.writable import WritableNames, writable_of
 
 FILE = "tokens.json"
 _PREFIX = "ms_"
+_SPAN = re.compile(r"([0-9]{1,6})([dhm])")
 
 
 class Role(IntEnum):
@@ -38,11 +41,41 @@ class Role(IntEnum):
         return self.name.lower()
 
 
-def role_of(text: str) -> Role:
+def granted(text: str) -> tuple[Role, WritableNames]:
+    """A role as it is written, `write` with the names that it is for: `write:alerts_*`."""
+    name, colon, patterns = text.partition(":")
     try:
-        return Role[text.upper()]
+        role = Role[name.upper()]
     except KeyError:
-        raise InputError(f"a role is {', '.join(map(str, Role))}, not {text!r}") from None
+        raise InputError(f"a role is {', '.join(map(str, Role))}, not {name!r}") from None
+    if not colon:
+        return role, WritableNames()
+    if role != Role.WRITE:
+        raise InputError(f"{role} is for all names", hint="only write can be for some, as in --role write:alerts_*")
+    return role, writable_of(patterns)
+
+
+def span_of(text: str) -> timedelta:
+    """90d, 12h or 30m."""
+    found = _SPAN.fullmatch(text.strip().lower())
+    if found is None:
+        raise InputError(f"{text!r} is no span of time", hint="write 90d, 12h or 30m")
+    return int(found[1]) * {"d": timedelta(days=1), "h": timedelta(hours=1), "m": timedelta(minutes=1)}[found[2]]
+
+
+def expiry_of(text: str, now: datetime) -> str:
+    """When a token ends: after 90d, 12h or 30m, or at an instant in ISO 8601; in UTC."""
+    try:
+        if _SPAN.fullmatch(text.strip().lower()):
+            at = now + span_of(text)
+        else:
+            at = datetime.fromisoformat(text.strip())
+            at = at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
+    except (ValueError, OverflowError):
+        raise InputError(f"{text!r} is no time", hint="write 90d, 12h, 30m, or 2027-01-31T12:00") from None
+    if at <= now:
+        raise InputError(f"{text!r} is over already")
+    return at.isoformat(timespec="seconds")
 
 
 @dataclass(frozen=True)
@@ -54,6 +87,10 @@ class Token:
     hash: str
     created: str
     limits: dict[str, float] = field(default_factory=dict)  # what it may take, where that is less than others may
+    expires: str = ""  # in ISO 8601; empty: never
+
+    def has_expired(self, now: datetime | None = None) -> bool:
+        return bool(self.expires) and datetime.fromisoformat(self.expires) <= (now or datetime.now(UTC))
 
     @property
     def budget(self) -> Budget:
@@ -89,8 +126,9 @@ class Tokens:
             self._refresh()
             return self._by_hash.get(_hash(secret))
 
-    def add(self, name: str, role: Role, budget: Budget | None = None) -> str:
+    def add(self, name: str, role: Role | str, budget: Budget | None = None, expires: str = "") -> str:
         """Make a token; gives its text, which is nowhere else."""
+        granted(str(role))
         reason = why_unusable(name)
         if reason is None and not name.isprintable():
             reason = "it has a character that cannot be shown"
@@ -102,15 +140,33 @@ class Tokens:
                 raise CatalogError(f'there is a token "{name}" already', hint="revoke it first, or choose another name")
             created = datetime.now(UTC).isoformat(timespec="seconds")
             limits = {key: value for key, value in asdict(budget or Budget()).items() if value}
-            found.append(Token(name, str(role), _hash(secret), created, limits))
+            found.append(Token(name, str(role).lower(), _hash(secret), created, limits, expires))
+        return secret
+
+    def rotate(self, name: str, overlap: timedelta = timedelta(0), expires: str | None = None) -> str:
+        """Make another text for a token; those before are refused once the overlap is over. It expires as before,
+        unless that is said anew."""
+        secret, now = _PREFIX + secrets.token_urlsafe(32), datetime.now(UTC)
+        with self._changing() as found:
+            own = [token for token in found if token.name == name]
+            if not own:
+                raise _unknown(name, found)
+            ends = (now + overlap).isoformat(timespec="seconds")
+            last = own[-1]
+            kept = [token for token in found if token.name != name]
+            if overlap:
+                left = (replace(token, expires=min(token.expires or ends, ends)) for token in own)
+                kept += [token for token in left if not token.has_expired(now)]
+            ends_new = last.expires if expires is None else expires
+            created = now.isoformat(timespec="seconds")
+            found[:] = [*kept, replace(last, hash=_hash(secret), created=created, expires=ends_new)]
         return secret
 
     def revoke(self, name: str) -> None:
         with self._changing() as found:
             kept = [token for token in found if token.name != name]
             if len(kept) == len(found):
-                hint = did_you_mean(name, [token.name for token in found])
-                raise NameError(f'there is no token called "{name}"', hint=hint)
+                raise _unknown(name, found)
             found[:] = kept
 
     @contextmanager
@@ -156,6 +212,11 @@ class Tokens:
         if read_at != self._read_at or read_at is None:
             self._by_hash = {token.hash: token for token in self._load()}
             self._read_at = read_at
+
+
+def _unknown(name: str, tokens: Iterable[Token]) -> NameError:
+    hint = did_you_mean(name, [token.name for token in tokens])
+    return NameError(f'there is no token called "{name}"', hint=hint)
 
 
 def tokens_of(path: Path | None, file: Path | None) -> Tokens | None:

@@ -24,9 +24,11 @@ from typing import Any, TypeVar
 from millstream.database import Database
 from millstream.errors import CancelledError, ClosedError, LimitError
 from millstream.query import Query
+from millstream.service.audit import AuditLog
 from millstream.service.callers import Caller, current_caller
 from millstream.service.limits import ServiceLimits
 from millstream.service.metrics import Metrics
+from millstream.service.request_ids import request_id
 from millstream.service.sources import SourceReader
 
 T = TypeVar("T")
@@ -40,7 +42,10 @@ _GRACE = 5.0  # seconds that work has to end by itself once it is cancelled
 class DatabaseService:
     """A database that is served."""
 
-    def __init__(self, database: Database, limits: ServiceLimits, sources: SourceReader) -> None:
+    def __init__(
+        self, database: Database, limits: ServiceLimits, sources: SourceReader, audit: AuditLog | None = None
+    ) -> None:
+        self.audit = audit
         self.database, self.limits, self.sources = database, limits, sources
         self.stopping = asyncio.Event()
         self.metrics = Metrics()
@@ -157,6 +162,12 @@ class DatabaseService:
         self._busy[caller.name] += 1
         if len(self._busy) > _REMEMBERED:
             self._busy = +self._busy
+
+    def changed(self, did: str, *names: str, **more: Any) -> None:
+        """Write down that the caller has changed something."""
+        if self.audit is not None:
+            caller = current_caller()
+            self.audit.note(caller.name, did, names, **{"from": caller.address, "request": request_id()}, **more)
 
     def close(self) -> None:
         """Nothing new is begun; what is under way ends by itself, or with the process."""

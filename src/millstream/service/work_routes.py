@@ -39,6 +39,7 @@ def work_routes(service: DatabaseService) -> APIRouter:
             works.cancel(number, f"{request.scope['caller']} cancelled it")
         except NameError as error:
             raise NotThere(error) from None
+        service.changed("end work", number=number)
         return as_json({"message": f"work {number} is ended"})
 
     return router

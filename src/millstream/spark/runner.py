@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from itertools import count
@@ -18,7 +18,8 @@ from weakref import WeakKeyDictionary
 
 from pyspark.sql import SparkSession
 
-from millstream.engine.epochs.runner import BackgroundRunner, InProcessRunner
+from millstream.engine.epochs.caution import Caution, NoCaution
+from millstream.engine.epochs.runner import BackgroundRunner, InProcessRunner, run_carefully
 from millstream.engine.epochs.stages import StagePlan, StagePlanner
 from millstream.engine.epochs.task import (
     EpochOutcome,
@@ -27,7 +28,6 @@ from millstream.engine.epochs.task import (
     ShardOutcome,
     combine_outcomes,
     prepare,
-    run_here,
 )
 from millstream.kernel.operator import EVERYWHERE
 from millstream.spark.costs import DRIVER, ONE_TASK, SHUFFLED, EpochCosts
@@ -50,8 +50,15 @@ class SparkRunner:
     runs_here = False
     is_background = False
 
-    def __init__(self, session: SparkSession, store: DirectoryStore, shards: int | None = None) -> None:
+    def __init__(
+        self,
+        session: SparkSession,
+        store: DirectoryStore,
+        shards: int | None = None,
+        caution: Caution | None = None,
+    ) -> None:
         self.session = session
+        self.caution: Caution = caution or NoCaution()
         self.store = store
         self.planner = StagePlanner(shards or os.cpu_count() or 1)
         self.small_epoch: int | None = None  # rows below which one task does it all; None: by what it costs
@@ -64,7 +71,7 @@ class SparkRunner:
     def run(self, task: EpochTask) -> EpochOutcome:
         plan, work = prepare(task, self.planner)
         if self._is_for_the_driver(plan, task):
-            return self._learnt(plan, task, DRIVER, lambda: run_here(plan, work, 1, self.store))
+            return self._learnt(plan, task, DRIVER, partial(self._run_here, task, plan, work))
         is_small = task.arriving < self._small(plan) and can_tell_tasks()
         run = partial(self._run_job, plan, is_small)
 
@@ -73,8 +80,13 @@ class SparkRunner:
                 return run(work)
             except WorkerDied:
                 return run_without_culprits(run, work, self.store.segments)
+            finally:
+                self.caution.survived(self.caution.suspected(_steps(plan)))
 
         return self._learnt(plan, task, ONE_TASK if is_small else SHUFFLED, without_culprits)
+
+    def _run_here(self, task: EpochTask, plan: StagePlan, work: EpochWork) -> list[ShardOutcome]:
+        return run_carefully(task, plan, work, 1, self.store, self.caution)
 
     def _run_job(self, plan: StagePlan, is_small: bool, work: EpochWork) -> list[ShardOutcome]:
         self.store.sync_tail()
@@ -98,7 +110,7 @@ class SparkRunner:
     def _is_for_the_driver(self, plan: StagePlan, task: EpochTask) -> bool:
         if task.run_by == "driver":
             return True
-        if has_user_code(plan):
+        if has_user_code(plan) or self.caution.suspected(_steps(plan)):
             return False
         if _is_known_here(task):
             return True
@@ -131,12 +143,12 @@ class SparkRunner:
         return self._jobs[plan].run(work)
 
     def fork(self) -> SparkRunner:
-        runner = SparkRunner(self.session, self.store, self.planner.shards)
+        runner = SparkRunner(self.session, self.store, self.planner.shards, self.caution)
         runner.small_epoch, runner.costs, runner._shares = self.small_epoch, self.costs, self._shares
         return runner
 
     def background_runner(self, pause: Callable[[], None]) -> SparkBackgroundRunner:
-        return SparkBackgroundRunner(self.session, self.store, self.planner.shards, pause)
+        return SparkBackgroundRunner(self.session, self.store, self.planner.shards, pause, self.caution)
 
     def close(self) -> None:
         """The session belongs to whoever made it."""
@@ -152,11 +164,18 @@ class SparkBackgroundRunner(SparkRunner):
     is_background = True
     _numbers = count(1)
 
-    def __init__(self, session: SparkSession, store: DirectoryStore, shards: int, pause: Callable[[], None]) -> None:
-        super().__init__(session, store, shards)
+    def __init__(
+        self,
+        session: SparkSession,
+        store: DirectoryStore,
+        shards: int,
+        pause: Callable[[], None],
+        caution: Caution | None = None,
+    ) -> None:
+        super().__init__(session, store, shards, caution)
         self.small_epoch = _MOST
         self.busy = 0.0
-        self._here: BackgroundRunner | None = InProcessRunner(store, shards).background_runner(pause)
+        self._here: BackgroundRunner | None = InProcessRunner(store, shards, caution).background_runner(pause)
         self._begun = 0  # rows that the driver has taken
         self._tag = f"millstream-backfill-{os.getpid()}-{next(self._numbers)}"
 
@@ -188,11 +207,16 @@ class SparkBackgroundRunner(SparkRunner):
         """Whether the driver takes it. Code of users may end the process that runs it."""
         if task.run_by == "spark" or self._begun + task.arriving > _BEGUN:
             return False
-        return not has_user_code(prepare(task, self.planner)[0])
+        plan = prepare(task, self.planner)[0]
+        return not has_user_code(plan) and not self.caution.suspected(_steps(plan))
 
     def cancel(self) -> None:
         if self._here is None:
             self.session.sparkContext.cancelJobsWithTag(self._tag)
+
+
+def _steps(plan: StagePlan) -> Iterator[str]:
+    return (step.name for stage in plan.stages for step in stage.steps)
 
 
 def _tasks(plan: StagePlan, task: EpochTask, ran_as: str) -> int:

@@ -13,7 +13,7 @@ from typing import Any
 from millstream.state.snapshot import SECTIONS, SINGLE, Snapshot, section_from_json
 
 _GONE, _MORE = "-", "+"  # behind the name of a section: keys that are gone, and what is added to values
-_GROWING = ("history", "results")
+_GROWING = ("history", "results", "inserts")
 
 
 def change(before: Snapshot, after: Snapshot) -> dict[str, Any]:

@@ -11,11 +11,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from millstream.errors import StateError
+from millstream.state.running import RUNNING, SUSPECTS
 
 LOCK, MANIFESTS, SEGMENTS, HISTORY, CHECKPOINTS = "LOCK", "manifest", "segments", "history", "checkpoints"
 _OF_OURS = (MANIFESTS, SEGMENTS, HISTORY, CHECKPOINTS)
 # What may be there before there is a database: tokens of a service, and what a file system has at its root.
-_ALLOWED = {LOCK, "tokens.json", "tokens.lock", "tokens.new", "lost+found"}
+_ALLOWED = {LOCK, "audit.jsonl", RUNNING, SUSPECTS, "tokens.json", "tokens.lock", "tokens.new", "lost+found"}
 # What a process leaves that was stopped while it made the first manifest.
 _BEGUN = re.compile(r".*\.tmp|catalog-0000000001(-\w+)?\.json")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, astuple, dataclass, field, replace
 from typing import Any, TypeVar
 
 Names = tuple[str, ...]
@@ -75,6 +75,17 @@ class SinkCursor:
 
 
 @dataclass(frozen=True)
+class KeyedInsert:
+    """An insert that had a key: which rows it had, as a digest, when it came, and what it was answered."""
+
+    key: str
+    digest: str
+    at: float  # seconds since 1970
+    accepted: int
+    late: int
+
+
+@dataclass(frozen=True)
 class QueryTable:
     """The queries of a group, as rows: those that were admitted, those that wait to be, and those that have failed; and
     those that are equal to one of them, which operators do not see. The rows of a segment have their parameters in
@@ -128,6 +139,7 @@ class Snapshot:
     query_tables: Mapping[str, QueryTable] = field(default_factory=dict)  # per step that selects for a group
     backfills: Names = ()  # edges that queries show and whose past is still being worked through
     runs: Mapping[str, RunProgress] = field(default_factory=dict)  # how far that is, by the first edge of each run
+    inserts: Mapping[str, tuple[KeyedInsert, ...]] = field(default_factory=dict)  # with keys, by what they go with
     catalog: Catalog = ()  # what was declared, in order; opaque here
 
     def progress(self, source: str) -> SourceProgress:
@@ -199,6 +211,10 @@ class Snapshot:
 
     def without_failures(self, steps: Collection[str]) -> Snapshot:
         return replace(self, failures=_without(self.failures, steps))
+
+    def with_inserts(self, inserts: Mapping[str, tuple[KeyedInsert, ...]] | None) -> Snapshot:
+        """With other keys of inserts, or with those that there are."""
+        return self if inserts is None else replace(self, inserts=inserts)
 
     def with_sink(self, sink: str, cursor: SinkCursor) -> Snapshot:
         return replace(self, sinks={**self.sinks, sink: cursor})
@@ -303,6 +319,7 @@ SECTIONS: Mapping[str, Callable[[Any], object]] = {
     "queries": _as_it_is,
     "query_tables": lambda table: _table_entry(table),
     "runs": asdict,
+    "inserts": lambda inserts: [astuple(insert) for insert in inserts],
 }
 
 
@@ -374,4 +391,5 @@ _READ: Mapping[str, Callable[[Any], Any]] = {
     "queries": _as_it_is,
     "query_tables": _query_table,
     "runs": _run,
+    "inserts": lambda inserts: tuple(KeyedInsert(*insert) for insert in inserts),
 }

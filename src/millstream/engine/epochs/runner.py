@@ -7,15 +7,27 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Protocol
 
-from millstream.engine.epochs.stages import StagePlanner
-from millstream.engine.epochs.task import EpochOutcome, EpochTask, combine_outcomes, pausing, prepare, run_here
-from millstream.state.store import Store
+from millstream.engine.epochs.caution import Caution, NoCaution, TriedTask
+from millstream.engine.epochs.stages import StagePlan, StagePlanner
+from millstream.engine.epochs.task import (
+    EpochOutcome,
+    EpochTask,
+    EpochWork,
+    ShardOutcome,
+    combine_outcomes,
+    pausing,
+    prepare,
+    run_here,
+)
+from millstream.errors import EvaluationError
+from millstream.state.store import DirectoryStore, Store
 
 
 class Runner(Protocol):
     """Runs tasks over a store."""
 
     planner: StagePlanner
+    caution: Caution
     runs_here: bool  # in this process, whatever the task
 
     @property
@@ -61,22 +73,42 @@ class InProcessRunner:
 
     runs_here = True
 
-    def __init__(self, store: Store, shards: int = 1) -> None:
+    def __init__(self, store: Store, shards: int = 1, caution: Caution | None = None) -> None:
         self.store = store
         self.planner = StagePlanner(shards)
+        self.caution: Caution = caution or NoCaution()
 
     def run(self, task: EpochTask) -> EpochOutcome:
         plan, work = prepare(task, self.planner)
-        return combine_outcomes(plan, run_here(plan, work, plan.shards, self.store))
+        return combine_outcomes(plan, run_carefully(task, plan, work, plan.shards, self.store, self.caution))
 
     def fork(self) -> InProcessRunner:
-        return InProcessRunner(self.store, self.planner.shards)
+        return InProcessRunner(self.store, self.planner.shards, self.caution)
 
     def background_runner(self, pause: Callable[[], None]) -> BackgroundRunner:
-        return _InProcessBackground(self.store, self.planner.shards, pause)
+        return _InProcessBackground(self.store, self.planner.shards, pause, self.caution)
 
     def close(self) -> None:
         """Nothing to stop."""
+
+
+def run_carefully(
+    task: EpochTask, plan: StagePlan, work: EpochWork, tasks: int, store: Store, caution: Caution
+) -> list[ShardOutcome]:
+    """What a task does in this process: its steps are noted, and those that ended a process are tried in a child before
+    they are run here. A step that ends that one too has failed."""
+    culprits: dict[str, EvaluationError] = {}
+    if isinstance(store, DirectoryStore):
+        directory, steps = store.directory, (step.name for stage in plan.stages for step in stage.steps)
+
+        def tried() -> TriedTask:
+            store.sync_tail()
+            return TriedTask(directory, task, plan.shards, tasks)
+
+        culprits = caution.culprits(steps, tried)
+    with caution.noted():
+        outcomes = run_here(plan, work.without(culprits), tasks, store)
+    return [ShardOutcome(failures=culprits), *outcomes] if culprits else outcomes
 
 
 class _InProcessBackground(InProcessRunner):
@@ -85,8 +117,8 @@ class _InProcessBackground(InProcessRunner):
 
     seconds, most_seconds = 0.02, 0.5
 
-    def __init__(self, store: Store, shards: int, pause: Callable[[], None]) -> None:
-        super().__init__(store, shards)
+    def __init__(self, store: Store, shards: int, pause: Callable[[], None], caution: Caution) -> None:
+        super().__init__(store, shards, caution)
         self.busy = 0.0
         self._pause = pause
 

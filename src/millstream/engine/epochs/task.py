@@ -132,6 +132,10 @@ class EpochWork:
     culprits: Mapping[str, EvaluationError] = field(default_factory=dict)  # steps that kill whoever runs them
     trace: str = ""  # where to write down which step is run
 
+    def without(self, culprits: Mapping[str, EvaluationError]) -> EpochWork:
+        """The same, but for steps that kill whoever runs them."""
+        return replace(self, culprits={**self.culprits, **culprits}) if culprits else self
+
 
 @dataclass
 class ShardOutcome:

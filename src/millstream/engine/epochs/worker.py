@@ -22,6 +22,7 @@ from typing import IO
 import polars as pl
 import pyarrow as pa
 
+from millstream.engine.epochs.caution import Trial
 from millstream.engine.epochs.runner import InProcessRunner
 from millstream.engine.epochs.task import EpochOutcome, EpochTask
 from millstream.errors import Error, EvaluationError
@@ -77,6 +78,13 @@ def answered(question: WorkerQuestion) -> WorkerAnswer:
     return WorkerAnswer(outcome, {name: _packed(store.read(name)) for name in wanted}, sizes)
 
 
+def _done(question: WorkerQuestion | Trial) -> WorkerAnswer | None:
+    if isinstance(question, Trial):
+        question.do()
+        return None
+    return answered(question)
+
+
 def _packed(frame: pl.DataFrame) -> bytes:
     content, table = io.BytesIO(), frame.to_arrow()
     with pa.ipc.new_stream(content, table.schema) as writer:
@@ -96,7 +104,7 @@ def serve(asked: IO[bytes], said: IO[bytes]) -> None:
     while (content := receive(asked)) is not None:
         try:
             question = pickle.loads(content)
-            answer: WorkerAnswer | Exception = answered(question)
+            answer: WorkerAnswer | Exception | None = _done(question)
         except MemoryError:
             os._exit(1)  # as where memory is asked for by who cannot be told that there is none
         except Error as error:

@@ -71,6 +71,11 @@ class WorkerProcess:
         return self._process.pid
 
     @property
+    def was_ready(self) -> bool:
+        """Whether it has begun to listen, and was asked something."""
+        return self._was_ready
+
+    @property
     def is_ready(self) -> bool:
         """Whether it has begun to listen."""
         said = self._process.stdout

@@ -10,6 +10,7 @@ from types import MappingProxyType
 import polars as pl
 
 from millstream.engine.commits import Commits
+from millstream.engine.epochs.caution import Culprits
 from millstream.engine.epochs.runner import Runner
 from millstream.engine.epochs.task import EpochOutcome, EpochTask, StateNames
 from millstream.engine.epochs.workers import Workers
@@ -110,7 +111,24 @@ class Evaluation:
         if not self.is_small(pipeline, snapshot, firsts, last):
             return self.evaluated(edge, pipeline, schema, -1, snapshot, firsts, last=last)
         arrived, final = self._kept(pipeline, snapshot, firsts, last)
-        return computed(edge, pipeline, arrived, final, min(snapshot.clock, last), schema, self._limits.steps)
+        return self.computed(edge, pipeline, arrived, final, min(snapshot.clock, last), schema)
+
+    def computed(
+        self,
+        edge: str,
+        pipeline: Pipeline,
+        arrived: Mapping[str, Batch],
+        final: Mapping[str, int],
+        clock: int,
+        schema: Schema,
+    ) -> Batch:
+        """What a pipeline makes of rows in memory from nothing, in this process."""
+        asked = ComputedAnswer(edge, pipeline, arrived, final, clock, schema, self._limits.steps)
+        caution = self._runner.caution
+        for error in caution.culprits((step.name for step in pipeline.steps), lambda: asked).values():
+            raise error
+        with caution.noted():
+            return asked.rows()
 
     def answer_of_many(
         self, group: Group, tables: Sequence[Segment], snapshot: Snapshot, firsts: Mapping[str, int], last: int
@@ -127,7 +145,9 @@ class Evaluation:
             given = {**arrived, **group.rows_of_queries(table[QUERY])}
             far = {**dict.fromkeys(given, max(final.values(), default=-1)), **final}
             states: dict[str, State] = {step.name: {QUERIES: (table,)} for step in reading}
-            yield [made(edge, pipeline, given, far, min(snapshot.clock, last), most, states)]
+            with self._runner.caution.noted():
+                found = made(edge, pipeline, given, far, min(snapshot.clock, last), most, states)
+            yield [found]
 
     def _shown_by_job(
         self, group: Group, table: Segment, snapshot: Snapshot, firsts: Mapping[str, int], last: int
@@ -140,7 +160,7 @@ class Evaluation:
 
     def is_small(self, pipeline: Pipeline, snapshot: Snapshot, firsts: Mapping[str, int], last: int = INF) -> bool:
         """Whether what a pipeline needs of history is computed here."""
-        if self._guarding() is not None:
+        if self._guarding() is not None or self._runner.caution.suspected(step.name for step in pipeline.steps):
             return False
         return self._runner.runs_here or self.height(pipeline, snapshot, firsts, last) <= HERE
 
@@ -208,18 +228,28 @@ class Evaluation:
         return _Made(task, outcome, store)
 
 
-def computed(
-    edge: str,
-    pipeline: Pipeline,
-    arrived: Mapping[str, Batch],
-    final: Mapping[str, int],
-    clock: int,
-    schema: Schema,
-    most: StepLimits,
-) -> Batch:
+@dataclass(frozen=True)
+class ComputedAnswer:
     """What a pipeline makes of rows in memory from nothing, within limits."""
-    like, found = empty_batch(schema), made(edge, pipeline, arrived, final, clock, most)
-    return found if found.columns == like.columns else found.select(like.columns)
+
+    edge: str
+    pipeline: Pipeline
+    arrived: Mapping[str, Batch]
+    final: Mapping[str, int]
+    clock: int
+    schema: Schema
+    most: StepLimits
+
+    def rows(self) -> Batch:
+        like = empty_batch(self.schema)
+        found = made(self.edge, self.pipeline, self.arrived, self.final, self.clock, self.most)
+        return found if found.columns == like.columns else found.select(like.columns)
+
+    def do(self, culprits: Culprits) -> None:
+        """The same in a child process, which keeps nothing of it; the first culprit fails it, so that nothing is left
+        to be done."""
+        if not culprits:
+            self.rows()
 
 
 def made(

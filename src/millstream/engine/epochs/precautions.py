@@ -1,0 +1,159 @@
+"""What is done about steps that end the process that runs them, here in this process.
+
+    step begins ──▶ its name is noted ──▶ the process dies ──▶ the next one reads the note: a suspect
+    work with a suspect in it ──▶ tried in a child ──▶ the child dies at it, twice ──▶ put aside, and the rest is run
+
+A step is a suspect because a process ended while it ran, which may have had any other reason: so nothing is put aside
+for that alone. The same work is first done by a child, which reads the same files and rows and keeps nothing. A step at
+which the child dies twice has failed, as if it had raised. One that survives often enough is no suspect any more: each
+further death of the process makes that ten times as often.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import pickle
+import tempfile
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from millstream.engine.epochs.caution import Culprits, Trial, TriedWork
+from millstream.engine.epochs.workers import WorkerProcess
+from millstream.errors import EvaluationError, StateError
+from millstream.kernel.stepping import noted_by
+from millstream.state.running import RUNNING, RunningSteps, Suspects, forget_running, steps_in
+
+_CERTAIN = 2  # deaths of a child at one step
+_TRIES = 6  # of one piece of work, until one step has so many
+ENDED = "the query ends the process that runs it"
+_log = logging.getLogger(__name__)
+
+
+@dataclass(eq=False)
+class Precautions:
+    """Of one process with one database."""
+
+    directory: Path
+    dumps: Callable[[object], bytes] = pickle.dumps
+
+    def __post_init__(self) -> None:
+        self._running: RunningSteps | None = None
+        self._suspects: Suspects | None = None
+        self._survived: Counter[str] = Counter()
+        self._child: WorkerProcess | None = None
+        self._lock = threading.Lock()  # there is one child
+        self._put_aside = False
+
+    def open(self) -> None:
+        """Read what the process before this one was at, and note what this one is."""
+        self._suspects = Suspects(self.directory)
+        if self._suspects.deaths:
+            shown = ", ".join(self._suspects.deaths)
+            _log.warning("a process ended while it ran %s: that is tried in a child process first", shown)
+        try:
+            self._running = RunningSteps(self.directory / RUNNING)
+        except OSError as error:
+            _log.warning("what is run cannot be noted in %s: %s", self.directory, error.strerror)
+
+    def close(self) -> None:
+        if self._child is not None:
+            self._child.close()
+        if self._running is not None:
+            self._running.close()
+            forget_running(self.directory)
+
+    @contextmanager
+    def noted(self) -> Iterator[None]:
+        """The steps that this thread runs within the block are noted."""
+        if self._running is None:
+            yield
+            return
+        with self._running.place() as at, noted_by(at):
+            yield
+
+    def suspected(self, steps: Iterable[str]) -> set[str]:
+        """Those of some steps that are better tried first."""
+        if self._suspects is None or not self._suspects.deaths:
+            return set()
+        return self._suspects.deaths.keys() & {*steps}
+
+    def culprits(self, steps: Iterable[str], work: Callable[[], TriedWork]) -> dict[str, EvaluationError]:
+        """The steps of a piece of work that end the process which runs them: it is tried where there is a suspect."""
+        found: dict[str, EvaluationError] = {}
+        suspected = self.suspected(steps)
+        if not suspected or self._suspects is None:
+            return found
+        tried, deaths = work(), self._suspects.deaths
+        with self._lock:
+            while (step := self._culprit(tried, found)) is not None:
+                _log.error("the step %s ends the process that runs it: queries that need it are put aside", step)
+                found[step] = _ended()
+                deaths[step] = deaths.get(step, 0) + 1
+                self._suspects.keep()
+                self._put_aside = True
+        self.survived(suspected - found.keys())
+        return found
+
+    def has_put_aside(self) -> bool:
+        """Whether steps were put aside since this was asked last."""
+        before, self._put_aside = self._put_aside, False
+        return before
+
+    def survived(self, steps: Iterable[str]) -> None:
+        """Some steps have been run once without anything happening."""
+        suspects, lifted = self._suspects, False
+        for step in steps if suspects is not None else ():
+            self._survived[step] += 1
+            if suspects is not None and self._survived[step] >= 10 ** min(suspects.deaths.get(step, 0), 6):
+                suspects.deaths.pop(step, None)
+                lifted = True
+        if lifted and suspects is not None:
+            suspects.keep()
+
+    def _culprit(self, work: TriedWork, found: Culprits) -> str | None:
+        """The step that lets a child not live; None where it does the work."""
+        deaths: Counter[str] = Counter()
+        for _ in range(_TRIES):
+            died_at = self._tried(work, found)
+            if died_at is None:
+                return None
+            deaths[died_at] += 1
+            step, times = deaths.most_common(1)[0]
+            if times >= _CERTAIN and step and step not in found:
+                return step
+        raise StateError(
+            "the process that tried this first has died, again and again",
+            detail="it was at " + ", ".join(step or "no step" for step in deaths),
+            hint="a process ended at this work before; look whether there is memory enough",
+        )
+
+    def _tried(self, work: TriedWork, found: Culprits) -> str | None:
+        """Where a child died that did the work, or None."""
+        note, path = tempfile.mkstemp(prefix="millstream-trial-")
+        os.close(note)
+        try:
+            child = self._child = self._child or WorkerProcess(0)
+            answer = child.ask(self.dumps(Trial(work, dict(found), Path(path))))
+            if answer is not None:
+                return None  # done, or refused for a reason that is found again here
+            is_new = not child.was_ready
+            child.close()
+            self._child = None
+            if is_new:
+                raise StateError("no process could be started to try what ended one before")
+            return next(iter(steps_in(Path(path))), "")
+        finally:
+            Path(path).unlink(missing_ok=True)
+
+
+def _ended() -> EvaluationError:
+    return EvaluationError(
+        ENDED,
+        detail="a process ended at it before, and each child process that tried it",
+        hint="look for functions in Python that exit, crash in native code, or take more memory than there is",
+    )
