@@ -80,14 +80,15 @@ class Database(EngineFacade):
     def _open(self) -> None:
         """Have what an earlier process declared: objects, then the queries that read them, then their sinks."""
         self._executor.recover()
-        self._queries.recovery.open()
+        self._queries.open()
         self._executor.sinks.recover()
         self.engine.commits.commit_pending()
         self.engine.backfills.on_published = self._flush_in_background
         self.engine.backfills.start()
         self.engine.on_epoch += [lambda report: tell_put_aside(self.engine, self._queries.registry)]
         self.engine.on_epoch += [self._queries.replanning.notice, self.system.epoch]
-        self._queries.registry.on_change, self.sinks.on_delivery = self.system.queries, self.system.delivery
+        self._queries.registry.on_change.append(self.system.queries)
+        self.sinks.on_delivery, self.sinks.before_deliveries = self.system.delivery, self._queries.left_out.catch_up
         self.system.states = lambda: not_running(self.engine, [*self._queries.registry])
         self.system.after_feeding = self._flush_in_background
         self.sinks.flush()
@@ -113,7 +114,7 @@ class Database(EngineFacade):
         _check_mode(mode)
         if name is not None:
             check_query_name(name)
-        return self._queries.registration.register_text(cql, name, mode)
+        return self._queries.register(cql, name, mode)
 
     @overload
     def register_many(
@@ -139,9 +140,7 @@ class Database(EngineFacade):
         """
         _check_mode(mode or "eager")
         with self.life:
-            if template is None:
-                return self._queries.bulk.register(text, rows, names, mode or "eager")
-            return self._queries.bulk.register_named(template, text, rows, names, mode)
+            return self._queries.register_many(text, rows, names, mode, template)
 
     def template(self, name: str) -> Template:
         """The template of a name, as `register_many` gave it; `ms.NameError` where there is none."""
@@ -217,8 +216,7 @@ class Database(EngineFacade):
 
     @under_way
     def insert(self, name: str, rows: Any, key: str | None = None) -> InsertResult:
-        """Add rows to a stream, or changes to a table declared CHANGES BY. All of them or none.
-
+        """Add rows to a stream, or changes to a table declared CHANGES BY: all of them or none.
         Rows are tuples, dicts, or a pyarrow, polars or pandas table. With a key they count once: sent again within a
         day they change nothing, and give what the first gave. Other rows with that key are refused."""
         return self.insert_pieces(name, [rows], key=key)

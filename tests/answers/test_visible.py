@@ -41,6 +41,10 @@ def test_rows_are_gone_through_and_fetched(db: Database) -> None:
     rows = [*result]
     assert sorted(rows, key=str) == [(1, "a"), (None, "<b>")]
     assert [*result] == rows
+    assert len(result) == 2
+    assert repr(result) == str(result)
+    assert db.register("SELECT v, k FROM s [RANGE 10]", name="fetched").fetchall() == rows
+    assert db.execute("SELECT v FROM s [NOW]")  # which has no rows
     assert result.fetchone() == rows[0]
     assert result.fetchmany(0) == []
     assert result.fetchall() == rows[1:]

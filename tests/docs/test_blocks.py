@@ -46,7 +46,7 @@ print("hello")
 
 def test_what_is_wrong_is_found_and_can_be_written(tmp_path: Path) -> None:
     given = [text.strip() for _, text in outputs(blocks(WRONG), tmp_path / "read")]
-    assert given == ["_ts | two\n----+----\n  0 |   2\n(1 row)", "hello"]
+    assert given == ["two\n---\n  2\n(1 row)", "hello"]
     mended = written(WRONG, tmp_path / "written")
     assert [(block.output or "").strip() for block in blocks(mended)] == given
     assert written(mended, tmp_path / "again") == mended

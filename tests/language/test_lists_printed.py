@@ -12,6 +12,7 @@ TEXTS = (
     "SELECT k, x FROM S [RANGE 4], UNNEST(S.xs) AS u(x)",
     "SELECT k, x, i FROM S [RANGE 4] CROSS JOIN UNNEST(S.xs) WITH ORDINALITY AS u(x, i)",
     "SELECT k, u.ordinality FROM S [RANGE 4] CROSS JOIN UNNEST(S.xs) WITH ORDINALITY AS u",
+    "SELECT k, x, y, i FROM S [RANGE 4] CROSS JOIN UNNEST(S.xs, S.xs) WITH ORDINALITY AS u(x, y, i)",
     "SELECT k, x FROM S [RANGE 4] LEFT JOIN UNNEST(xs) AS u(x) ON TRUE",
     "SELECT k, p, x FROM S [RANGE 4] LATERAL VIEW OUTER posexplode(xs) e AS p, x",
     "SELECT k, x FROM S [RANGE 4] LEFT JOIN LATERAL explode(xs) AS e(x) ON TRUE",

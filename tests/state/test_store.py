@@ -60,6 +60,8 @@ def test_frames_come_back_as_they_were(tmp_path: Path, kind: str) -> None:
     assert store.read_history(past).equals(FRAME)
     assert store.read_history(past, pl.col("k") > 1)["k"].to_list() == [2]
     assert store.bounds(past, ["k"]) == {"k": (1, 2)}
+    lists = store.write_history("s", 8, "e2", pl.DataFrame({"k": [1], "xs": [[1, 2]]}))
+    assert store.bounds(lists, ["k", "xs"]) == {"k": (1, 1), "xs": None}
 
 
 def test_a_store_goes_to_other_processes(store: DirectoryStore) -> None:

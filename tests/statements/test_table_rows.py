@@ -171,6 +171,7 @@ def db() -> Any:
         ("CREATE TABLE x (a INT REFERENCES t (id))", "REFERENCES is not supported"),
         ("CREATE TABLE x (a)", "expected the type of column a"),
         ("CREATE TABLE x (a INT PRIMARY KEY, b INT PRIMARY KEY)", "there is one PRIMARY KEY"),
+        ("CREATE TABLE x (a INT, KEY (a))", "KEY stands behind the columns"),
         ("CREATE TABLE x (a INT PRIMARY KEY) KEY (a)", "the key stands among the columns already"),
         ("CREATE TABLE x (a INT) KEY (a, a)", "names a column of its key twice"),
         ("CREATE TABLE x (a INT) KEY (b)", 'has no column "b"'),

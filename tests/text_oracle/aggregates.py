@@ -128,7 +128,7 @@ AGGREGATES: tuple[Construct, ...] = (
     *(_c(kind, (kind,), "mode({0})", _MODE) for kind in (I, S, DATE)),
     _c(I, (I,), "mode() WITHIN GROUP (ORDER BY {0} DESC)", _LAST_MODE),
     _c(S, (S,), "string_agg({0}, '; ')", f"string_agg({{0}}, '; ' ORDER BY {_any('{0}')})"),
-    _c(S, (S,), "listagg(DISTINCT {0}, ',')", "string_agg(DISTINCT {0}, ',' ORDER BY {0})"),
+    _c(S, (S,), "listagg(DISTINCT {0}, ',')", f"string_agg(DISTINCT {_any('{0}')}, ',' ORDER BY {_any('{0}')})"),
     _c(S, (I,), "listagg({0})", f"string_agg(CAST({{0}} AS VARCHAR), '' ORDER BY {_any('{0}')})"),
     _c(
         S,

@@ -9,8 +9,9 @@ from typing import Any
 from tests.properties.dice import Dice
 from tests.text_oracle.evaluator import Query
 from tests.text_oracle.expressions import condition, expression
+from tests.text_oracle.from_clause import View
 from tests.text_oracle.kinds import DECLARED, TYPES, VALUES, Column, Kind, Text, joined, same, written
-from tests.text_oracle.queries import QueryMaker, View
+from tests.text_oracle.queries import QueryMaker
 from tests.text_oracle.risky_queries import RiskyMaker
 from tests.text_oracle.user_code import FUNCTIONS
 from tests.text_oracle.versions import VersionedMaker

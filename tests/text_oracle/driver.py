@@ -310,7 +310,7 @@ class Run:
         past = past.believed(self.world, query, self._operator(name), answer.notices)
         _same(f"whether {name}, asked ad hoc, has notices", bool(answer.notices), past.is_told(now))
         found, evaluator = Counter(_rows(answer.table)), Evaluator(self.world, now, past.kept)
-        if self.db.query(name).kind == "stream":
+        if self.db.query(name).kind == "stream" and (query.reads or query.operator):
             first = past.answerable(self.world, query, now)
             elements = evaluator.elements(query, query.operator or "ISTREAM")
             right = Counter((self._shown(query, e.instant), *e.row) for e in elements if e.instant >= first)

@@ -109,6 +109,7 @@ def test_every_join() -> None:
     unnested = [join for join in joins if isinstance(join.this, exp.Unnest)]
     assert {join.side for join in unnested} == {"", "LEFT"}
     assert any(join.this.args.get("offset") for join in unnested)
+    assert any(len(join.this.expressions) > 1 for join in unnested)
     assert any(isinstance(join.this, exp.Lateral) and isinstance(join.this.this, exp.Anonymous) for join in joins)
     assert any(join.args.get("using") for join in joins)
     assert any(join.method == "NATURAL" for join in joins)

@@ -13,7 +13,7 @@ from millstream.errors import InputError
 PLAN = "plan"  # the one column of EXPLAIN, whose message is its text
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class StatementResult(AnswerRows):
     """A message, and rows where the statement gives some."""
 
@@ -36,6 +36,9 @@ class StatementResult(AnswerRows):
         if self.table is None or not self.has_rows:
             return self.message
         return "\n".join([aligned(self.table, MOST), *self.notices])
+
+    def __repr__(self) -> str:
+        return str(self)  # what an interpreter shows of an answer is the answer
 
     def _repr_html_(self) -> str | None:
         return super()._repr_html_() if self.has_rows else None

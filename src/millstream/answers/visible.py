@@ -67,6 +67,10 @@ class Answering(Visible):
         """The answer now."""
         return self.result()
 
+    def fetchall(self) -> list[tuple[Any, ...]]:
+        """The rows of the answer now."""
+        return _tuples(self.arrow())
+
     def show(self, rows: int = MOST, *, at: Any = None) -> None:
         """Print the first rows of the answer now, or at an instant."""
         sys.stdout.write(f"{aligned(self.result(at), rows)}\n")
@@ -94,6 +98,12 @@ class AnswerRows(Visible):
     """A table whose rows one can go through, as often as one likes, or fetch one after the other."""
 
     _fetched = 0
+
+    def __len__(self) -> int:
+        return int(self.arrow().num_rows)
+
+    def __bool__(self) -> bool:
+        return True  # a statement was run, whether it gave rows or not
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
         for batch in self.arrow().to_batches(_BATCH):

@@ -16,7 +16,8 @@ from millstream.settings import Settings
 
 Entry = Mapping[str, Any]
 
-_STANDING = ("query", "template", "sink", "comment")  # which no text refers to
+LEFT_OUT = "left_out"  # an edge of what windows leave out
+_STANDING = ("query", "template", "sink", "comment", LEFT_OUT)  # which no text refers to
 
 
 @dataclass(frozen=True)

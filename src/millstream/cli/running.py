@@ -22,6 +22,8 @@ def run(
     ] = "idle",
     db: Annotated[Path | None, typer.Option(help="The database's directory; without one nothing is kept.")] = None,
     in_process: InProcess = False,
+    log_format: Annotated[str, typer.Option(help="Lines of text, or of json for programs.")] = "text",
+    log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "error",
 ) -> None:
     """Run the statements of a file, read its sources, and show the last statement's rows and the queries.
 
@@ -32,6 +34,9 @@ def run(
     ten seconds; what was committed is kept in any case.
     """
     lasting = _lasting(until)
+    from millstream.service.logs import log_to  # slow to import, and not needed by other commands
+
+    or_exit(lambda: log_to(log_format.lower(), log_level.lower()))
     with Stop() as stop:
         opened = or_exit(lambda: database(db, in_process))
         stop.again()

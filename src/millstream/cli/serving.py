@@ -79,7 +79,7 @@ def serve(
         stop.again()
         try:
             if tracing is not None:
-                opened.inspection.trace(tracing)
+                opened.inspection.trace(tracing.tracer)
             limits = ServiceLimits(
                 request_bytes=max_request,
                 body=BodyLimits(max_rows, max_unpacked),
@@ -108,6 +108,8 @@ def serve(
                 server.serve()
         finally:
             opened.close()
+            if tracing is not None:
+                tracing.close()
 
 
 @token.command()

@@ -87,11 +87,11 @@ class _Exchange:
                 if pause:
                     yield Pause(pause)
                 continue
-            wait = answer.headers.get("x-retry-after-seconds")
+            wait = _seconds(answer.headers.get("x-retry-after-seconds"))
             # Refused for its rate, and so not begun: it can be asked again.
-            if answer.status != 429 or wait is None or time.monotonic() + float(wait) > deadline:
+            if answer.status != 429 or wait is None or time.monotonic() + wait > deadline:
                 break
-            yield Pause(float(wait))
+            yield Pause(wait)
         if answer.status >= 400:
             raise error_from(answer)
         return answer
@@ -114,6 +114,15 @@ class _Exchange:
 
     def _stream_request(self, ask: Ask) -> dict[str, Any]:
         return {**self._request(ask), "timeout": httpx.Timeout(_TIMEOUT, read=_KEEPS_ALIVE)}
+
+
+def _seconds(text: str | None) -> float | None:
+    """A time to wait, where something says one."""
+    try:
+        found = float(text or "nan")
+    except ValueError:
+        return None
+    return found if found >= 0 else None
 
 
 @contextmanager

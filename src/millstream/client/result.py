@@ -9,7 +9,7 @@ from millstream.client.query import AsyncQuery, RemoteQuery
 from millstream.ingest.table_rows import InsertResult
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class RemoteResult(StatementResult):
     """A message, and rows, a text or a query where there are some: as `ms.Result`."""
 
@@ -17,7 +17,7 @@ class RemoteResult(StatementResult):
     insert: InsertResult | None = None
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class AsyncResult(StatementResult):
     """The same, with a query for who awaits."""
 

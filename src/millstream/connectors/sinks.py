@@ -80,6 +80,7 @@ class Sinks:
         self.lock = threading.RLock()  # taken before the engine's, never while that is held
         self._serving = False
         self.on_delivery: Callable[[Delivery], None] = lambda delivery: None
+        self.before_deliveries: Callable[[], None] = lambda: None
 
     def add(self, sink: Sink) -> None:
         """A new one begins with what can be asked for now."""
@@ -158,6 +159,7 @@ class Sinks:
                 return  # a callable that itself puts rows in: they are delivered after it has returned
             self._serving = True
             try:
+                self.before_deliveries()
                 for sink in list(self.by_name.values()):
                     while sink.state == "active" and self._serve(sink):
                         pass

@@ -73,7 +73,12 @@ class Epochs:
             return  # what is logged of it would be more than what is in it
         seen = _seen(report)
         for observer in [*self._observers]:
-            observer(seen)
+            try:
+                observer(seen)
+            except (
+                Exception
+            ):  # of a tracer, say: the epoch is committed, and whoever brought it must not be told otherwise
+                _log.exception("epoch %d: who watches it has failed", seen.epoch)
         self._log_epoch(seen)
         self._log_lags()
         self._log_skew(report)

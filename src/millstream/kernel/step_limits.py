@@ -27,14 +27,41 @@ class StepLimits:
     join_rows: int = 50_000_000
 
 
+@dataclass(frozen=True)
+class Counted:
+    """Something that steps take, the limit that it has, and what is said of more of it."""
+
+    limit: str
+    said: str
+    hint: str
+
+
+PAIRS = Counted(
+    "join_pairs",
+    "a join of {taken:,} pairs of rows at once is more than the {most:,} allowed",
+    "join by equal columns, filter first or shorten the windows, or raise max_join_pairs",
+)
+ROWS = Counted(
+    "join_rows",
+    "a join that makes more than {most:,} rows at once",
+    "join by more columns, filter first or shorten the windows, or raise max_join_rows",
+)
+
+
 class StepMeter:
     """What the step that a thread is at has taken so far."""
 
-    __slots__ = ("limits", "pairs", "rows")
+    __slots__ = ("limits", "taken")
 
     def __init__(self, limits: StepLimits) -> None:
         self.limits = limits
-        self.pairs = self.rows = 0
+        self.taken = dict.fromkeys((PAIRS, ROWS), 0)
+
+    def take(self, kind: Counted, count: int) -> None:
+        self.taken[kind] += count
+        most = getattr(self.limits, kind.limit)
+        if self.taken[kind] > most:
+            raise EvaluationError(kind.said.format(taken=self.taken[kind], most=most), hint=kind.hint)
 
 
 _limits: ContextVar[StepLimits] = ContextVar("step_limits", default=StepLimits())  # noqa: B039 - it is frozen
@@ -87,28 +114,18 @@ def check_wanted() -> None:
 
 def look_at_pairs(count: int) -> None:
     """A join is about to look at so many pairs of rows."""
-    meter = _meter.get()
-    if meter is None:
-        return
-    meter.pairs += count
-    if meter.pairs > meter.limits.join_pairs:
-        raise EvaluationError(
-            f"a join of {meter.pairs:,} pairs of rows at once is more than the {meter.limits.join_pairs:,} allowed",
-            hint="join by equal columns, filter first or shorten the windows, or raise max_join_pairs",
-        )
+    _take(PAIRS, count)
 
 
 def make_rows(count: int) -> None:
     """A join makes so many rows."""
+    _take(ROWS, count)
+
+
+def _take(kind: Counted, count: int) -> None:
     meter = _meter.get()
-    if meter is None:
-        return
-    meter.rows += count
-    if meter.rows > meter.limits.join_rows:
-        raise EvaluationError(
-            f"a join that makes more than {meter.limits.join_rows:,} rows at once",
-            hint="join by more columns, filter first or shorten the windows, or raise max_join_rows",
-        )
+    if meter is not None:
+        meter.take(kind, count)
 
 
 def check_column(size: int, limits: StepLimits) -> None:

@@ -82,6 +82,8 @@ def _texts_of_items(tree: exp.Expr, values: Sequence[object]) -> dict[str, list[
 
 def constant(value: object) -> exp.Expr:
     """A value as the text of a query says it, with the type it has."""
+    if isinstance(value, list | tuple):
+        return exp.Array(expressions=[constant(element) for element in value])
     if not isinstance(value, float):
         return exp.convert(value)
     if math.isfinite(value):

@@ -95,8 +95,10 @@ class Binder:
         parameters: Sequence[types.DataType] = (),
         *,
         ad_hoc: bool = False,
+        is_query: Callable[[str], bool] = lambda name: False,
     ) -> None:
         self.catalog = catalog
+        self._is_query = is_query
         self.settings = settings
         self.text = text
         self.code = code or UserCode()
@@ -115,8 +117,9 @@ class Binder:
         with all_read(query, self.text), session_in(self.settings.timezone):
             bound = self.query(query, outermost=outermost)
         check_depth(bound.plan, place_of(query, self.text))
-        sorts = bool(bound.order) and self.ad_hoc
-        if bound.plan.kind == "relation" and is_monotonic(bound.plan) and not sorts:
+        # What is asked once is sorted as it is, and what it reads nothing for does not grow.
+        is_as_it_is = self.ad_hoc and (bool(bound.order) or not lo.sources(bound.plan))
+        if bound.plan.kind == "relation" and is_monotonic(bound.plan) and not is_as_it_is:
             if bound.order:
                 OrderClauses(query, self.text).refuse_of_stream()
             self._default("the query only ever grows: ISTREAM is applied to its result")
@@ -333,18 +336,16 @@ class Binder:
         definition = self.catalog.get(key)
         if definition is None:
             known = [d.name for d in self.catalog.values()] + list(self._tables)
-            raise NameError(
-                f'there is no stream, table or view called "{name}"',
-                hint=did_you_mean(name, [n for n in known if not n.startswith("_")]),
-                place=self._place(item),
-            )
+            hint = did_you_mean(name, [n for n in known if not n.startswith("_")])
+            if self._is_query(name):
+                hint = f"it is a standing query: to read what it says, CREATE VIEW {name} AS with its text"
+            raise NameError(f'there is no stream, table or view called "{name}"', hint=hint, place=self._place(item))
         self.reads.add(definition.edge)
         domain = definition.domain
         if domain is not None:
             self._share_domain(domain, definition.name, self._place(item))
         if isinstance(definition, StreamDefinition):
-            edge, columns = definition.edge, definition.columns
-            plan: lo.Node = lo.StreamScan(edge, columns, definition.name, _width(columns))
+            plan: lo.Node = scan_of(definition)
         elif isinstance(definition, TableDefinition):
             edge, columns, width = definition.edge, definition.columns, _width(definition.columns)
             plan = lo.TableScan(edge, columns, definition.name, definition.nature, definition.log, width)
@@ -475,6 +476,11 @@ def _with_operator(query: exp.Expr, operator: str) -> exp.Query:
 
 def _columns(plan: lo.Node) -> tuple[Column, ...]:
     return tuple(Column(field.type, index, field.name) for index, field in enumerate(plan.schema))
+
+
+def scan_of(stream: StreamDefinition) -> lo.StreamScan:
+    """The elements of a stream, with the columns that it has."""
+    return lo.StreamScan(stream.edge, stream.columns, stream.name, _width(stream.columns))
 
 
 def _width(columns: Schema) -> int:

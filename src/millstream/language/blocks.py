@@ -60,17 +60,17 @@ class JoinedSource:
 
 @dataclass(frozen=True)
 class UnnestedSource:
-    """FROM with rows of lists in it: `value` is a list over the row of what stands before it, and the condition of a
-    join is over all of it."""
+    """FROM with rows of lists in it: these are over the row of what stands before it, and the condition of a join is
+    over all of it."""
 
     left: Source
-    value: Expression
+    lists: tuple[Expression, ...]
     generator: Generator
     condition: Expression
 
     @property
     def width(self) -> int:
-        return width_of(self.left) + 1 + bool(self.generator.position)
+        return width_of(self.left) + self.generator.width
 
 
 Source = Node | JoinedSource | UnnestedSource
@@ -102,7 +102,7 @@ class Block:
     qualify: Expression | None = None
     order: list[OrderItem] = field(default_factory=list)
     places: Places | None = None
-    generated: tuple[Expression, Generator] | None = None  # rows of a list, which the select list makes
+    generated: tuple[tuple[Expression, ...], Generator] | None = None  # rows of a list, which the select list makes
 
     @property
     def is_simple(self) -> bool:

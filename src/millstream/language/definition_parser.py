@@ -79,6 +79,8 @@ class DefinitionParser(QueryParser):
         while True:
             if self._curr and self._curr.text.upper() in ("UNIQUE", "CHECK", "FOREIGN", "CONSTRAINT"):
                 self._refuse_constraint()
+            if self._next and self._next.token_type == TokenType.L_PAREN and self._match_text_seq("KEY", advance=False):
+                self._refuse("KEY stands behind the columns: CREATE TABLE t (a INT, b INT) KEY (a)")
             if self._match(TokenType.PRIMARY_KEY) or self._match_text_seq("PRIMARY", "KEY"):
                 keys.append(self._names("a key column"))
                 declared_only = self._is_not_enforced() or declared_only

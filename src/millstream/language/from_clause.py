@@ -95,16 +95,17 @@ class FromBinder:
         if kind not in ("inner", "left"):
             hint = "write CROSS JOIN, LEFT JOIN .. ON TRUE or a comma"
             raise NotSupportedError(f"a {kind} join with rows of an array", hint=hint, place=place)
-        value = ExpressionBinder(self._binder, scope, "FROM").bind(generator.value)
-        check_list(value, self._place(generator.value))
+        lists = [ExpressionBinder(self._binder, scope, "FROM").bind(value) for value in generator.values]
+        for value, written in zip(lists, generator.values, strict=True):
+            check_list(value, self._place(written))
         alias = item.args.get("alias")
         columns = list((alias and alias.args.get("columns")) or [])
         if isinstance(item, exp.Unnest) and isinstance(item.args.get("offset"), exp.Identifier):
             columns.append(item.args["offset"])
-        given = [f.name for f in generator.schema(value.type, [])]
+        given = [f.name for f in generator.schema(lists, [])]
         if isinstance(item, exp.Unnest) and item.alias and not columns:
             given[0] = item.alias
-        schema = generator.schema(value.type, renamed(given, columns, item.alias, self._binder.text))
+        schema = generator.schema(lists, renamed(given, columns, item.alias, self._binder.text))
         scope.add(item.alias, schema, place)
         condition: Expression = TRUE
         if on is not None:
@@ -116,7 +117,7 @@ class FromBinder:
                 place=place,
             )
         generator = replace(generator, outer=generator.outer or kind == "left")
-        return UnnestedSource(left, value, generator, condition)
+        return UnnestedSource(left, tuple(lists), generator, condition)
 
     def _from_item(self, item: exp.Expr, scope: Scope, trailing: StreamWindow | None) -> Source:
         place = self._place(item)

@@ -1,12 +1,14 @@
 """Functions that make rows of lists: EXPLODE and its kin, and UNNEST.
 
-FROM t, UNNEST(t.x) [WITH ORDINALITY] AS u(n)    FROM t, LATERAL explode(t.x) AS e(n)
+FROM t, UNNEST(t.x) [WITH ORDINALITY] AS u(n)     FROM t, UNNEST(t.x, t.y) AS u(n, m)
 FROM t LATERAL VIEW [OUTER] explode(t.x) e AS n   SELECT k, explode(x) AS n FROM t
+FROM t, LATERAL explode(t.x) AS e(n)
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Literal as OneOf
 
 from sqlglot import exp
@@ -26,33 +28,35 @@ _OTHERS = ("inline", "inline_outer", "stack", "json_tuple")
 
 @dataclass(frozen=True)
 class Generator:
-    """What makes rows, as it is written: of a list, also where it is empty, and with the places of elements."""
+    """What makes rows, as it is written: of a list or of several side by side, also where they are empty, and with the
+    places of elements."""
 
-    value: exp.Expr
+    values: tuple[exp.Expr, ...]
     outer: bool
     position: OneOf["", "pos", "ordinality"]
 
-    def schema(self, kind: types.DataType, names: list[str]) -> Schema:
+    @property
+    def width(self) -> int:
+        """How many columns it adds to a row."""
+        return len(self.values) + bool(self.position)
+
+    def schema(self, lists: Sequence[Expression], names: list[str]) -> Schema:
         """Of what it adds to a row."""
-        element = Field(names[0] if names else "col", kind.element or types.NULL)
+        usual = ["col"] if len(lists) == 1 else [f"col{number}" for number in range(1, len(lists) + 1)]
+        kinds = [value.type.element or types.NULL for value in lists]
         if self.position == "pos":
-            return Field(names[0] if names else "pos", types.INT), element._replace(name=names[1] if names else "col")
-        if self.position == "ordinality":
-            return element, Field(names[1] if names else "ordinality", types.BIGINT)
-        return (element,)
+            usual, kinds = ["pos", *usual], [types.INT, *kinds]
+        elif self.position == "ordinality":
+            usual, kinds = [*usual, "ordinality"], [*kinds, types.BIGINT]
+        return tuple(Field(name, kind) for name, kind in zip(names or usual, kinds, strict=True))
 
 
 def generator_of(node: exp.Expr | None, text: str) -> Generator | None:
     """What a call of a function that makes rows says; None for anything else."""
     if isinstance(node, exp.Unnest):
-        values = node.expressions
-        if len(values) != 1:
-            raise NotSupportedError(
-                "UNNEST of several arrays",
-                hint="join them: FROM UNNEST(a) AS x(n), UNNEST(b) AS y(m)",
-                place=place_of(node, text),
-            )
-        return Generator(values[0], False, "ordinality" if node.args.get("offset") else "")
+        if not node.expressions:
+            raise BindError("UNNEST takes an array, or several", place=place_of(node, text))
+        return Generator(tuple(node.expressions), False, "ordinality" if node.args.get("offset") else "")
     if not isinstance(node, exp.Anonymous):
         return None
     name = node.name.lower()
@@ -66,7 +70,7 @@ def generator_of(node: exp.Expr | None, text: str) -> Generator | None:
         return None
     if len(node.expressions) != 1:
         raise BindError(f"{name} takes one argument, not {len(node.expressions)}", place=place_of(node, text))
-    return Generator(node.expressions[0], name.endswith("_outer"), "pos" if name.startswith("pos") else "")
+    return Generator(tuple(node.expressions), name.endswith("_outer"), "pos" if name.startswith("pos") else "")
 
 
 def check_list(value: Expression, place: Place) -> None:
@@ -78,15 +82,18 @@ def check_list(value: Expression, place: Place) -> None:
         )
 
 
-def unnested(plan: lo.Node, value: Expression, generator: Generator) -> lo.Node:
+def unnested(plan: lo.Node, lists: Sequence[Expression], generator: Generator) -> lo.Node:
     """The rows of a plan, once for each element of a list; what the generator adds stands behind."""
     own = [Column(field.type, index, field.name) for index, field in enumerate(plan.schema)]
-    width, names = len(own), tuple(field.name for field in plan.schema)
-    rows = lo.Unnest(lo.Project(plan, (*own, value), (*names, "col")), bool(generator.position), generator.outer)
+    names = tuple(field.name for field in plan.schema)
+    made = tuple(field.name for field in replace(generator, position="").schema(lists, []))
+    below = lo.Project(plan, (*own, *lists), (*names, *made))
+    rows = lo.Unnest(below, bool(generator.position), generator.outer, len(lists))
     if not generator.position:
         return rows
-    element, number = (Column(field.type, width + at, field.name) for at, field in enumerate(rows.schema[width:]))
+    added = [Column(field.type, len(own) + at, field.name) for at, field in enumerate(rows.schema[len(own) :])]
+    *elements, number = added
     if generator.position == "pos":
-        return lo.Project(rows, (*own, number, element), (*names, "pos", "col"), role="within")
+        return lo.Project(rows, (*own, number, *elements), (*names, "pos", *made), role="within")
     counted = call("+", [cast(number, types.BIGINT), Literal(types.BIGINT, 1)])
-    return lo.Project(rows, (*own, element, counted), (*names, "col", "ordinality"), role="within")
+    return lo.Project(rows, (*own, *elements, counted), (*names, *made, "ordinality"), role="within")

@@ -42,11 +42,18 @@ def with_values(text: str, given: Given) -> str:
 
 
 def _written(value: object, place: Place) -> str:
-    if hasattr(value, "item"):
-        value = value.item()  # one of NumPy's
+    return constant(_plain(value, place)).sql(dialect=CQL)
+
+
+def _plain(value: Any, place: Place) -> Any:
+    """A value, or a list of such, as Python has it."""
+    if hasattr(value, "tolist"):
+        value = value.tolist()  # one of NumPy's, or an array
+    if isinstance(value, list | tuple):
+        return [_plain(element, place) for element in value]
     if value is not None and not isinstance(value, _TAKEN):
         raise BindError(f"a {type(value).__name__} cannot be given as a value", place=place)
-    return constant(value).sql(dialect=CQL)
+    return value
 
 
 def _numbered(text: str, tokens: Sequence[Token]) -> list[tuple[Place, int]]:

@@ -124,17 +124,18 @@ class SelectBinder:
                 hint="write FROM t, LATERAL explode(t.x) AS e(n), LATERAL explode(t.y) AS f(m)",
                 place=self._place(item),
             )
-        value = ExpressionBinder(self._binder, self._scope, "explode").bind(generator.value)
-        check_list(value, self._place(item))
+        lists = [ExpressionBinder(self._binder, self._scope, "explode").bind(value) for value in generator.values]
+        for value in lists:
+            check_list(value, self._place(item))
         names = [part.name for part in item.expressions] if isinstance(item, exp.Aliases) else []
         names = [item.alias] if isinstance(item, exp.Alias) else names
-        if names and len(names) != len(generator.schema(value.type, [])):
+        if names and len(names) != generator.width:
             raise BindError(f"{len(names)} names for other columns than these", place=self._place(item))
-        for place, column in enumerate(generator.schema(value.type, names)):
+        for place, column in enumerate(generator.schema(lists, names)):
             self._check_name(column.name, item)
             block.select.append(Column(column.type, width_of(block.source) + place, column.name))
             block.names.append(column.name)
-        block.generated = value, generator
+        block.generated = tuple(lists), generator
         return True
 
     def _value(self, node: exp.Expr, binder: ExpressionBinder) -> Expression:

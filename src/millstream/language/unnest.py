@@ -82,7 +82,7 @@ def is_correlated_source(source: Source | LateralSource) -> bool:
         inside = is_correlated_source(source.left) or is_correlated_source(source.right)
         return inside or is_correlated(source.condition)
     if isinstance(source, UnnestedSource):
-        return is_correlated_source(source.left) or is_correlated(source.value) or is_correlated(source.condition)
+        return is_correlated_source(source.left) or any(map(is_correlated, (*source.lists, source.condition)))
     return isinstance(source, LateralSource) and any(map(is_correlated, source.operands))
 
 
@@ -118,16 +118,19 @@ def _plan_join(source: JoinedSource, domain: lo.Node | None) -> lo.Node:
 def _plan_unnested(source: UnnestedSource, domain: lo.Node | None) -> lo.Node:
     left, offset = plan_source(source.left, domain), 0 if domain is None else len(domain.schema)
     over_left = _mover(offset, columns(left.schema[:offset]))
-    plan = _with_elements(left, over_left(source.value), source.generator)
+    plan = _with_elements(left, [*map(over_left, source.lists)], source.generator)
     for condition in conjuncts(source.condition):
         plan = plan if condition == TRUE else _apply_condition(plan, over_left(condition))
     return plan
 
 
-def _with_elements(plan: lo.Node, value: Expression, generator: Generator) -> lo.Node:
-    """The rows of a plan with the elements of a list, which may ask subqueries."""
-    extended, bound = _attach_all(plan, value)
-    rows = unnested(extended, bound, generator)
+def _with_elements(plan: lo.Node, lists: Sequence[Expression], generator: Generator) -> lo.Node:
+    """The rows of a plan with the elements of lists, which may ask subqueries."""
+    extended, made = plan, list[Expression]()
+    for value in lists:
+        extended, bound = _attach_all(extended, value)
+        made.append(bound)
+    rows = unnested(extended, made, generator)
     if extended is plan:
         return rows
     own, width = columns(rows.schema), len(plan.schema)
@@ -203,7 +206,7 @@ def plan_block(block: Block, domain: lo.Node | None = None) -> lo.Node:
     for condition in _together(block.where):
         plan = _apply_condition(plan, over_source(condition))
     if block.generated is not None:
-        plan = _with_elements(plan, over_source(block.generated[0]), block.generated[1])
+        plan = _with_elements(plan, [*map(over_source, block.generated[0])], block.generated[1])
     if block.grouped:
         calls = [aggregate.over(over_source) for aggregate in block.calls]
         keys = [over_source(key) for key in block.keys]

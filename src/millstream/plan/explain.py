@@ -62,7 +62,8 @@ def describe(node: lo.Node, domain: TimeDomain = PLAIN_TICKS) -> str:
         case lo.Project():
             return f"Project {', '.join(str(expression) for expression in node.expressions)}"
         case lo.Unnest():
-            words = f"Unnest {node.input.schema[-1].name}{' with places' * node.position}"
+            lists = ", ".join(field.name for field in node.input.schema[-node.lists :])
+            words = f"Unnest {lists}{' with places' * node.position}"
             return words + ", rows without elements too" * node.outer
         case lo.Join():
             return _join(node)
@@ -179,7 +180,8 @@ def _window(node: lo.Window, domain: TimeDomain) -> str:
     if isinstance(window, RangeOn):
         names = ", ".join(node.schema[index].name for index in window.partition)
         kind, half_open = node.schema[window.column].type, " HALF OPEN" * window.half_open
-        shown = f"RANGE {_distance(window.within, kind)} ON {node.schema[window.column].name}{half_open}"
+        size = "left out of RANGE" if window.left_out else f"RANGE {_distance(window.within, kind)}"
+        shown = f"{size} ON {node.schema[window.column].name}{half_open}"
         return f"[PARTITION BY {names} {shown}] key {names}" if names else f"[{shown}]"
     shown, key = str(window), ""
     if isinstance(window, Sessions) and window.partition:

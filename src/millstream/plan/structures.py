@@ -49,7 +49,7 @@ from millstream.kernel.windows.sessions import SessionWindow
 from millstream.kernel.windows.streams import ChangeStream, EverySlide
 from millstream.kernel.windows.time import NegativeTimeWindow, TimeWindow
 from millstream.kernel.windows.user_window import DefinedWindow
-from millstream.kernel.windows.values import ValueWindow
+from millstream.kernel.windows.values import ElementsLeftOut, ValueWindow
 
 FIFO, BY_EXPIRY, BY_VALUE, DELTA, TREE = "FIFO", "by expiry", "by value", "delta*", "ranked tree"
 
@@ -69,6 +69,7 @@ _KINDS: Mapping[type, str] = {
     SessionWindow: "window",
     DefinedWindow: "window",
     ValueWindow: "window",
+    ElementsLeftOut: "window",
     WindowBounds: "window",
     QueryWindows: "window",
     Elements: "stream",
@@ -124,7 +125,7 @@ def structure_of(operator: Operator) -> str | None:
             return synopsis_name(operator.synopsis)
         case NonRetroactiveJoin() | ChangeLog() | KeyedChangeLog() | AsofJoin() | OrderedOperator() | CountedRuns():
             return BY_VALUE
-        case RowsWindow() | SessionWindow() | ValueWindow():
+        case RowsWindow() | SessionWindow() | ValueWindow() | ElementsLeftOut():
             return FIFO
         case DistinctStar():
             return DELTA

@@ -162,6 +162,7 @@ STEP_TAGS: Mapping[type, str] = {
     sample.Sample: "sample",
     sessions.SessionWindow: "sessionwindow",
     user_window.DefinedWindow: "definedwindow",
+    values.ElementsLeftOut: "elementsleftout",
     values.ValueWindow: "valuewindow",
     over.Over: "over",
     top.Top: "top",

@@ -150,6 +150,8 @@ class BulkRegistration:
         if sizes := size_parameters(tree):
             self._check_sizes(planner, text, values, sizes)
             return None  # each is bound for itself, and comes to those that share its plan
+        if any(kind.is_list for kind in kinds):
+            return None  # the elements of its lists are the constants of a query
         planned = planner.plan(text, tree, kinds)
         past = of_the_past(planner.engine, planned.bound)
         if past.unseen is not None:

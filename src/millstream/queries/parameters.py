@@ -46,7 +46,15 @@ def parameter_columns(rows: Any, count: int) -> tuple[tuple[DataType, ...], pl.D
 
 def stored_kinds(texts: Sequence[str]) -> tuple[DataType, ...]:
     """The types of parameters, as an entry of the catalog has them; those of which there were no values are NULL."""
-    return tuple(types.NULL if text == str(types.NULL) else parse_type(text) for text in texts)
+    return tuple(_stored_kind(text) for text in texts)
+
+
+def _stored_kind(text: str) -> DataType:
+    if text == str(types.NULL):
+        return types.NULL
+    if text.startswith("ARRAY<"):
+        return types.array(_stored_kind(text[len("ARRAY<") : -1]))
+    return parse_type(text)
 
 
 def parameter_arrays(rows: Any, count: int) -> list[pa.Array]:
@@ -83,8 +91,15 @@ def _array(values: list[Any], place: int) -> pa.Array:
         array = inferred_column(values)
     except MISFITS as error:
         raise InputError(f"parameter {place + 1} has values of different types", detail=str(error)) from None
+    return _narrowed(array)
+
+
+def _narrowed(array: pa.Array) -> pa.Array:
+    """Whole numbers as the same ones in a text would be, in lists too."""
+    if pa.types.is_list(array.type):
+        narrow = _narrowed(array.flatten()).type
+        return array if narrow == array.type.value_type else array.cast(pa.list_(narrow))
     if pa.types.is_int64(array.type) and len(array):
-        # As the same numbers in a text would be.
         least, most = pc.min_max(array).as_py().values()
         if least is not None and least >= -(1 << 31) and most < 1 << 31:
             return array.cast(pa.int32())
@@ -96,6 +111,8 @@ def _kind(found: pa.DataType, place: int) -> DataType:
         return decimal(found.precision, max(found.scale, 0))
     if pa.types.is_timestamp(found):
         return types.TIMESTAMP
+    if pa.types.is_list(found) or pa.types.is_large_list(found):
+        return types.array(_kind(found.value_type, place))
     if found not in _KINDS:
         raise InputError(f"parameter {place + 1} is a {found}, which no query can compare with")
     return _KINDS[found]

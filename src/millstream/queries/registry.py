@@ -18,7 +18,7 @@ class Registry:
     def __init__(self) -> None:
         self._queries: dict[str, Query] = {}
         self._templates: Counter[TemplatePlan] = Counter()
-        self.on_change: Callable[[str, Sequence[Query]], None] = lambda state, queries: None  # running, or dropped
+        self.on_change: list[Callable[[str, Sequence[Query]], None]] = []  # running, or dropped
 
     def __iter__(self) -> Iterator[Query]:
         return iter(list(self._queries.values()))  # others may come and go meanwhile
@@ -51,7 +51,7 @@ class Registry:
 
     def add(self, queries: Sequence[Query]) -> None:
         """Have queries, instead of those of the same names."""
-        self.on_change("running", [query for query in queries if query.name not in self])
+        self._changed("running", [query for query in queries if query.name not in self])
         for query in queries:
             if (before := self._queries.get(query.name.lower())) is not None:
                 self._uncount(before)
@@ -68,7 +68,11 @@ class Registry:
     def remove(self, queries: Sequence[Query]) -> None:
         for query in queries:
             self._uncount(self._queries.pop(query.name.lower()))
-        self.on_change("dropped", queries)
+        self._changed("dropped", queries)
+
+    def _changed(self, state: str, queries: Sequence[Query]) -> None:
+        for observe in self.on_change:
+            observe(state, queries)
 
     def _uncount(self, query: Query) -> None:
         if query.template is not None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
 from millstream.catalog.comments import without_comments
 from millstream.catalog.session import Session
 from millstream.engine.engine import Engine
 from millstream.queries.bulk_registration import BulkRegistration
 from millstream.queries.explaining import Explaining
+from millstream.queries.left_out import LeftOutElements
 from millstream.queries.live_plans import LivePlans
 from millstream.queries.modes import Modes
 from millstream.queries.named_templates import KIND as NAMED
@@ -34,6 +36,9 @@ class StandingQueries:
     def __init__(self, engine: Engine, session: Session, planner: Planner, context: QueryContext) -> None:
         self._engine, self._session = engine, session
         self.registry = registry = Registry()
+        session.is_query = registry.__contains__
+        self.left_out = LeftOutElements(engine, session)
+        registry.on_change.append(self.left_out.notice)
         self.choice = choice = SharingChoice(engine)
         self._modes = modes = Modes(engine)
         self._templates = templates = Templates(engine, session, registry, modes, choice, context)
@@ -51,6 +56,28 @@ class StandingQueries:
         """A stream or table as it was declared."""
         known = self._session.catalog.of_edge(source)
         return source if known is None else known.name
+
+    def open(self) -> None:
+        """Have those that earlier processes registered."""
+        self.left_out.recover()
+        self.recovery.open()
+
+    def register(self, text: str, name: str | None, mode: str) -> Query:
+        """A query comes alone."""
+        query = self.registration.register_text(text, name, mode)
+        self.left_out.catch_up()
+        return query
+
+    def register_many(
+        self, text: str, rows: Any, names: Sequence[str] | None, mode: str | None, template: str | None
+    ) -> list[Query] | Template:
+        """Queries of a template, which may have a name."""
+        try:
+            if template is None:
+                return self.bulk.register(text, rows, names, mode or "eager")
+            return self.bulk.register_named(template, text, rows, names, mode)
+        finally:
+            self.left_out.catch_up()
 
     def drop(self, query: Query, *, recorded: bool = False) -> None:
         """Forget a query and what only it needed; where there is a record of that already, the caller commits."""

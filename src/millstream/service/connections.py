@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import resource
 import socket
+import time
 from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -22,6 +24,8 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from millstream.errors import Error, LimitError
 from millstream.wire.errors import document
 
+_log = logging.getLogger(__name__)
+_EVERY = 1.0  # seconds between warnings
 _RESERVE = 256  # file descriptors for segments, sources, processes and logs
 _ANSWERED = 64  # connections beyond those that are taken, which hear why they are not
 _LEAST = 16  # connections, however few descriptors there are
@@ -45,10 +49,20 @@ class Connections:
     most: int = field(init=False)
     by_address: Counter[str] = field(default_factory=Counter)
     refused: int = 0
+    _logged: float = float("-inf")
 
     def __post_init__(self) -> None:
         room = max(_descriptors() - _RESERVE, _LEAST)
         self.most = min(self.limits.connections or room, room)
+
+    def refuse(self, reason: LimitError) -> None:
+        """Count it, and log it now and then."""
+        self.refused += 1
+        now = time.monotonic()
+        if now - self._logged >= _EVERY:
+            self._logged = now
+            said = {"reason": reason.primary, "refused": self.refused}
+            _log.warning("a connection was refused: %s (%d so far)", reason.primary, self.refused, extra={"data": said})
 
     def refusal(self, address: str) -> LimitError | None:
         """Why another one is not taken."""
@@ -110,7 +124,7 @@ def protocol_of(connections: Connections) -> type[asyncio.Protocol]:
             found = (self.client or ("",))[0]
             refusal = connections.refusal(found)
             if refusal is not None:
-                connections.refused += 1
+                connections.refuse(refusal)
                 self._close_with(503, refusal)
                 return
             self._address = found
@@ -147,8 +161,9 @@ def protocol_of(connections: Connections) -> type[asyncio.Protocol]:
         def _give_up(self) -> None:
             self._waiting = None
             seconds = connections.limits.header_seconds
-            connections.refused += 1
-            self._close_with(408, LimitError(f"the headers of a request did not come within {seconds:g} seconds"))
+            refusal = LimitError(f"the headers of a request did not come within {seconds:g} seconds")
+            connections.refuse(refusal)
+            self._close_with(408, refusal)
 
         def _close_with(self, status: int, error: Error) -> None:
             body = json.dumps(document(error)).encode()

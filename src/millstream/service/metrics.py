@@ -162,6 +162,10 @@ class _Now(Collector):
         service = self._service
         yield _gauge("sources_failed", "1 while reading the sources fails.", service.sources.error is not None)
         yield _gauge("followers", "Readers that follow queries.", self._followers())
+        if (connections := service.connections) is not None:
+            yield _gauge("connections", "Connections that are open.", connections.by_address.total())
+            text = "Connections that were refused, or too slow."
+            yield _counter("connections_refused", text, [({}, float(connections.refused))])
         threads, busy, waiting = service.pools()
         yield _family("pool_threads", "Threads that work for requests, by what for.", _labelled("pool", threads))
         yield _family("pool_busy", "Of these, those that work.", _labelled("pool", busy))

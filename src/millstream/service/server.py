@@ -103,6 +103,7 @@ class Server:
         if certificate is not None:
             certificate.check()
         self.connections = Connections((limits or ServiceLimits()).connections)
+        app.state.service.connections = self.connections
         self._socket = _bound(address, self.connections)
         self.address = Address(address.host, self._socket.getsockname()[1], certificate is not None)
         config = uvicorn.Config(

@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-import atexit
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from millstream.errors import SetupError
@@ -12,8 +13,16 @@ if TYPE_CHECKING:
     from opentelemetry.trace import Tracer
 
 
-def exported_traces() -> Tracer:
-    """Who makes spans that are sent in the background; those that cannot be sent are lost."""
+@dataclass(frozen=True)
+class Tracing:
+    """Who makes spans, and what sends those that were made and ends."""
+
+    tracer: Tracer
+    close: Callable[[], None]
+
+
+def exported_traces() -> Tracing:
+    """Spans are sent in the background; those that cannot be sent are lost."""
     try:
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
         from opentelemetry.sdk.resources import SERVICE_NAME, Resource
@@ -26,7 +35,6 @@ def exported_traces() -> Tracer:
     resource = Resource.create()
     if str(resource.attributes.get(SERVICE_NAME, "")).startswith("unknown_service"):
         resource = resource.merge(Resource({SERVICE_NAME: "millstream"}))
-    provider = TracerProvider(resource=resource)
+    provider = TracerProvider(resource=resource, shutdown_on_exit=False)
     provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
-    atexit.register(provider.shutdown)
-    return provider.get_tracer("millstream")
+    return Tracing(provider.get_tracer("millstream"), provider.shutdown)

@@ -26,6 +26,7 @@ from millstream.errors import CancelledError, ClosedError, LimitError
 from millstream.query import Query
 from millstream.service.audit import AuditLog
 from millstream.service.callers import Caller, current_caller
+from millstream.service.connections import Connections
 from millstream.service.limits import ServiceLimits
 from millstream.service.metrics import Metrics
 from millstream.service.request_ids import request_id
@@ -49,6 +50,7 @@ class DatabaseService:
         self.database, self.limits, self.sources = database, limits, sources
         self.stopping = asyncio.Event()
         self.metrics = Metrics()
+        self.connections: Connections | None = None  # of whoever serves it
         self.is_degraded = False
         self._busy: Counter[str] = Counter()  # pieces of work by caller
         self._readers = ThreadPoolExecutor(_READERS, "millstream-read")

@@ -23,7 +23,8 @@ class SparkBatch:
 class SourceProgress:
     """A stream or table: how far it is final, how many rows it was offered, its last change, its last Spark batch, the
     last instant of which elements may have been shed, and the instant before which its history counts as gone (0 where
-    nothing is); of files, how many were passed over, and in how many which column was missing or extra."""
+    nothing is); of files, how many were passed over, and in how many which column was missing or extra. Of a table of
+    what could not be taken, up to which instants it has what windows leave out, by what these go by."""
 
     heartbeat: int = -1
     arrived: int = 0
@@ -36,6 +37,7 @@ class SourceProgress:
     cut: int = 0
     skipped_files: int = 0
     drift: Mapping[str, int] = field(default_factory=dict)
+    noted: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

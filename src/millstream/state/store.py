@@ -150,9 +150,8 @@ class MemoryStore:
         return frame if wanted is None else frame.filter(wanted)
 
     def bounds(self, name: str, columns: Iterable[str]) -> Mapping[str, tuple[Any, Any] | None]:
-        frame = self.read(name)
-        found = ((column, frame[column].min(), frame[column].max()) for column in columns)
-        return {column: None if least is None else (least, greatest) for column, least, greatest in found}
+        known = _bounds_of(self.read(name))
+        return {column: known.get(column) for column in columns}
 
     def limit(self, budget: int | None) -> None:
         self.pool.limit(budget)
@@ -511,7 +510,8 @@ class _TaskOfThread(threading.local):
 
 
 def _bounds_of(frame: pl.DataFrame) -> dict[str, tuple[Any, Any] | None]:
-    found = ((column.name, column.min(), column.max()) for column in frame.get_columns())
+    single = [column for column in frame.get_columns() if not column.dtype.is_nested()]  # lists have no order
+    found = ((column.name, column.min(), column.max()) for column in single)
     return {name: None if least is None else (least, greatest) for name, least, greatest in found}
 
 

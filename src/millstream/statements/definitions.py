@@ -117,7 +117,7 @@ class Definitions:
         match definition:
             case StreamDefinition():
                 found.append((definition, SourceRow(definition.columns, True, True, definition.retain)))
-                own.append(late_table(definition))
+                own += [late_table(definition), unreadable_table(definition)]  # what windows leave out goes there too
             case TableDefinition(log=None):
                 found.append((definition, SourceRow(definition.columns, False, False)))
             case TableDefinition():
@@ -125,7 +125,8 @@ class Definitions:
                 own.append(late_table(definition.feed))
                 found.append((malformed_table(definition), None))
         if definition.source is not None:
-            own += [unreadable_table(definition), files_table(definition)]
+            own += [files_table(definition)]
+            own += [unreadable_table(definition)] if isinstance(definition, TableDefinition) else []
         found += [(table, SourceRow(table.columns, False, False)) for table in own]
         return [(each, row if row is None else replace(row, name=_name(each))) for each, row in found]
 

@@ -65,6 +65,7 @@ class Executor:
         self._describe = DescribeStatements(engine, session, planner, queries, sinks)
         self._existing = Existing(session, planner, queries, sinks)
         self._cascade = Cascade(session, queries, sinks, self.queries, self.sinks, self.objects)
+        self._catch_up = queries.left_out.catch_up
         self._replacing = Replacing(engine, session, planner, queries, sinks, self.queries, self.sinks)
 
     def execute(self, text: str, *, again: bool = False) -> Result:
@@ -75,6 +76,7 @@ class Executor:
             self._changes.insert_all(run[:-1])
             instead = self._existing.instead(run[-1], again=again)
             result = self._run(run[-1]) if instead is None else instead
+            self._catch_up()
             there += [instead.message] if again and instead is not None else []
         return replace(result, notices=(*there, *result.notices)) if there else result
 
@@ -147,7 +149,7 @@ class Executor:
                     self._settings.apply(Settings(**entry["values"]))
                 case "function" | "aggregate" | "window":
                     _recover(entry, self.code.recover)
-                case "query" | "template" | "named_template" | "sink" | "comment":
+                case "query" | "template" | "named_template" | "sink" | "comment" | "left_out":
                     pass  # opened when all that they read is there
                 case _:
                     _recover(entry, self.objects.recover)

@@ -9,7 +9,7 @@ from millstream.ingest.table_rows import InsertResult
 from millstream.query import Query
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Result(StatementResult):
     """What a statement gave: a message, and rows, a text or a query where there are some.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from itertools import zip_longest
 
 import polars as pl
 import pytest
@@ -32,6 +33,23 @@ def test_rows_come_once_for_each_element(outer: bool, position: bool) -> None:
     shown = ["c0", "c1", *(["c2"] if position else []), "_start", "_weight", "_arrival"]
     assert run.output.select(shown).rows() == wanted
     assert run.output.get_column("c1").dtype == pl.Int64
+
+
+@pytest.mark.parametrize("outer", [False, True])
+def test_lists_come_side_by_side(outer: bool) -> None:
+    chance = random.Random(8)
+    pairs = [[None if chance.random() < 0.2 else [*range(chance.randrange(4))] for _ in range(2)] for _ in range(200)]
+    rows = batch(*((number, one, two, number, number + 5, 1) for number, (one, two) in enumerate(pairs)))
+    rows = rows.with_columns(pl.col("c1", "c2").cast(pl.List(pl.Int64)))
+    run = Run(Unnest(integers("v", "x", "y", "n"), position=True, outer=outer, lists=2))
+    run.step(rows, to=1)
+    wanted = []
+    for number, (one, two) in enumerate(pairs):
+        found: list[tuple[int | None, ...]] = [
+            (x, y, at) for at, (x, y) in enumerate(zip_longest(one or [], two or []))
+        ]
+        wanted += [(number, *each) for each in found or ([(None, None, None)] if outer else [])]
+    assert run.output.select("c0", "c1", "c2", "c3").rows() == wanted
 
 
 def test_nothing_comes_of_nothing() -> None:

@@ -17,7 +17,7 @@ import polars as pl
 
 from millstream.kernel.batch import ARRIVAL, END, INF, START, WEIGHT, Batch, value_column, value_columns
 from millstream.kernel.distribution import Distribution, by_key, same_columns
-from millstream.kernel.operator import Operator, Progress, State
+from millstream.kernel.operator import Operator, Progress, Segment, State
 from millstream.kernel.storage.segments import released
 from millstream.types import Schema
 
@@ -25,9 +25,39 @@ INSERTS, DELETES, UPDATES = ("+", "insert"), ("-", "delete"), ("update",)
 _LIFE, _ORDER, _SUM, _LOST, _NEXT = "_life", "_order", "_sum", "_lost", "_next"
 
 
-class ChangeLog(Operator):
+class ChangesOfTable(Operator):
     """The input's last value column is the operation. `malformed` asks for the rejected changes instead: their rows
-    and operations, from their instants on.
+    and operations, from their instants on."""
+
+    def __init__(self, schema: Schema, key: tuple[int, ...], hashed: Sequence[int], *, malformed: bool = False) -> None:
+        self.schema = schema
+        self.malformed = malformed
+        self.width = len(schema) - 1 if malformed else len(schema)
+        self.columns = value_columns(self.width)
+        self.operation = value_column(self.width)
+        self.key = [value_column(index) for index in key]
+        self._hashed = tuple(hashed)
+
+    @property
+    def distribution(self) -> Distribution:
+        return by_key([self._hashed], same_columns(self.width))
+
+    def _due(self, arrived: Batch, state: State, progress: Progress) -> tuple[Batch, tuple[Segment, ...]]:
+        """The changes up to the frontier, and those beyond it."""
+        read = arrived.select(*self.columns, self.operation, START, ARRIVAL)
+        return released(state.get("pending", ()), read, START, progress.low_before, progress.low)
+
+    def _nothing(self, due: Batch) -> Batch:
+        """What comes of no changes."""
+        return self._rows(due.with_columns(pl.lit(0, pl.Int64).alias(WEIGHT)))
+
+    def _rows(self, rows: pl.DataFrame) -> Batch:
+        columns = [*self.columns, self.operation] if self.malformed else self.columns
+        return rows.select(*columns, START, pl.lit(INF, pl.Int64).alias(END), WEIGHT)
+
+
+class ChangeLog(ChangesOfTable):
+    """The copies of each row are counted.
 
     >>> run = Run(ChangeLog(integers("k", "v"), key=(0,)))
     >>> run.step(stream((1, 10, "+", 0), (2, 20, "+", 0), (1, 11, "update", 5)), to=5)
@@ -40,25 +70,14 @@ class ChangeLog(Operator):
     """
 
     def __init__(self, schema: Schema, key: tuple[int, ...], *, malformed: bool = False) -> None:
-        self.schema = schema
-        self.malformed = malformed
-        self.width = len(schema) - 1 if malformed else len(schema)
-        self.columns = value_columns(self.width)
-        self.operation = value_column(self.width)
-        self.key = [value_column(index) for index in key]
-        self._hashed = key or tuple(range(self.width))
-
-    @property
-    def distribution(self) -> Distribution:
-        return by_key([self._hashed], same_columns(self.width))
+        hashed = key or range(len(schema) - 1 if malformed else len(schema))
+        super().__init__(schema, key, hashed, malformed=malformed)
 
     def step(self, inputs: Sequence[Batch], state: State, progress: Progress) -> tuple[Batch, State]:
-        arrived = inputs[0].select(*self.columns, self.operation, START, ARRIVAL)
-        due, pending = released(state.get("pending", ()), arrived, START, progress.low_before, progress.low)
+        due, pending = self._due(inputs[0], state, progress)
         copies = state.get("copies", ())
         if not due.height:
-            nothing = self._rows(due.with_columns(pl.lit(0, pl.Int64).alias(WEIGHT)))
-            return nothing, {"pending": pending, "copies": copies}
+            return self._nothing(due), {"pending": pending, "copies": copies}
         counted = self._count(due, copies)
         ended = self._ends_of_lives(counted)
         left = ended.filter(pl.col(_NEXT).is_null()).select(*self.columns, pl.col(WEIGHT))
@@ -109,7 +128,3 @@ class ChangeLog(Operator):
             *self.key, (pl.col(_LIFE) - 1).alias(_LIFE), pl.col(START).alias(_NEXT)
         )
         return ended.join(updates, on=[*self.key, _LIFE], how="left", nulls_equal=True)
-
-    def _rows(self, rows: pl.DataFrame) -> Batch:
-        columns = [*self.columns, self.operation] if self.malformed else self.columns
-        return rows.select(*columns, START, pl.lit(INF, pl.Int64).alias(END), WEIGHT)

@@ -18,20 +18,17 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from millstream.kernel.batch import ARRIVAL, END, INF, START, WEIGHT, Batch, value_column, value_columns
-from millstream.kernel.distribution import Distribution, by_key, same_columns
+from millstream.kernel.batch import ARRIVAL, START, WEIGHT, Batch
 from millstream.kernel.keys import Positions, Ticks, first_of_equal
-from millstream.kernel.operator import Operator, Progress, State
-from millstream.kernel.relational.change_log import DELETES, UPDATES
-from millstream.kernel.storage.segments import released
+from millstream.kernel.operator import Progress, State
+from millstream.kernel.relational.change_log import DELETES, UPDATES, ChangesOfTable
 from millstream.types import Schema
 
 _KEY, _OLD = "_key", "_old"
 
 
-class KeyedChangeLog(Operator):
-    """The input's last value column is the operation. `malformed` asks for the rejected changes instead: their rows
-    and operations, from their instants on.
+class KeyedChangeLog(ChangesOfTable):
+    """At most one row has a key.
 
     >>> run = Run(KeyedChangeLog(integers("k", "v"), key=(0,)))
     >>> run.step(stream((1, 10, "+", 0), (1, 11, "+", 0), (2, 20, "update", 0), (1, 12, "update", 5)), to=5)
@@ -45,24 +42,13 @@ class KeyedChangeLog(Operator):
     """
 
     def __init__(self, schema: Schema, key: tuple[int, ...], *, malformed: bool = False) -> None:
-        self.schema = schema
-        self.malformed = malformed
-        self.width = len(schema) - 1 if malformed else len(schema)
-        self.columns = value_columns(self.width)
-        self.operation = value_column(self.width)
-        self.key = [value_column(index) for index in key]
-        self._hashed = key
-
-    @property
-    def distribution(self) -> Distribution:
-        return by_key([self._hashed], same_columns(self.width))
+        super().__init__(schema, key, key, malformed=malformed)
 
     def step(self, inputs: Sequence[Batch], state: State, progress: Progress) -> tuple[Batch, State]:
-        arrived = inputs[0].select(*self.columns, self.operation, START, ARRIVAL)
-        due, pending = released(state.get("pending", ()), arrived, START, progress.low_before, progress.low)
+        due, pending = self._due(inputs[0], state, progress)
         kept = state.get("rows", ())
         if not due.height:
-            return self._rows(due.with_columns(pl.lit(0, pl.Int64).alias(WEIGHT))), {"pending": pending, "rows": kept}
+            return self._nothing(due), {"pending": pending, "rows": kept}
         changes = self._in_order(due, kept)
         applied = self._applied(changes)
         if self.malformed:
@@ -124,10 +110,6 @@ class KeyedChangeLog(Operator):
         """The row of each key after all."""
         last = done.unique(_KEY, keep="last", maintain_order=True).filter(~pl.col(self.operation).is_in(DELETES))
         return (last.select(self.columns),) if last.height else ()
-
-    def _rows(self, rows: pl.DataFrame) -> Batch:
-        columns = [*self.columns, self.operation] if self.malformed else self.columns
-        return rows.select(*columns, START, pl.lit(INF, pl.Int64).alias(END), WEIGHT)
 
 
 def _next(chosen: npt.NDArray[np.bool_], groups: Ticks, wanted: Ticks, since: Positions) -> Positions:

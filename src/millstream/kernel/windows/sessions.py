@@ -22,13 +22,13 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from millstream.kernel.batch import ARRIVAL, BORN, END, INF, START, WEIGHT, Batch, value_column, value_columns
-from millstream.kernel.columns import frame_of, only, stacked, take
-from millstream.kernel.distribution import Distribution, by_key, same_columns
-from millstream.kernel.keys import Positions, Ticks, first_of_equal
-from millstream.kernel.operator import Operator, Progress, State
+from millstream.kernel.batch import ARRIVAL, BORN, END, INF, START, WEIGHT, Batch, value_column
+from millstream.kernel.columns import frame_of, only, take
+from millstream.kernel.keys import Positions, Ticks
+from millstream.kernel.operator import Progress, State
 from millstream.kernel.storage.expiries import note_gone
-from millstream.kernel.storage.segments import numbers, released
+from millstream.kernel.storage.segments import numbers
+from millstream.kernel.windows.partitions import PartitionedWindow
 from millstream.kernel.windows.time import Sessions
 from millstream.types import Schema, to_polars
 
@@ -36,7 +36,7 @@ _OPEN = "open"
 Bools = npt.NDArray[np.bool_]
 
 
-class SessionWindow(Operator):
+class SessionWindow(PartitionedWindow):
     """The window of a stream whose elements have arrival numbers; `born` adds the instants at which rows entered.
 
     >>> run = Run(SessionWindow(integers("v"), Sessions(5, 5)))
@@ -52,20 +52,13 @@ class SessionWindow(Operator):
     """
 
     def __init__(self, schema: Schema, window: Sessions, *, born: bool = False) -> None:
-        self.schema = schema
+        super().__init__(schema, window.partition, len(schema) - (0 if window.bounds is None else 2))
         self.window = window
         self.born = born
-        self.columns = value_columns(len(schema) - (0 if window.bounds is None else 2))
-        self.partition = [value_column(index) for index in window.partition]
-
-    @property
-    def distribution(self) -> Distribution:
-        return by_key([self.window.partition], same_columns(len(self.columns)))
 
     def step(self, inputs: Sequence[Batch], state: State, progress: Progress) -> tuple[Batch, State]:
-        kept = [*self.columns, START, ARRIVAL]
-        due, pending = released(state.get("pending", ()), inputs[0][kept], START, progress.low_before, progress.low)
-        elements = stacked([*(segment[kept] for segment in state.get(_OPEN, ())), due])
+        taken = self._taken(inputs[0], state, progress, _OPEN)
+        elements, pending = taken.elements, taken.pending
         if not elements.height:
             return self._rows(elements, _NOTHING), {"pending": pending}
         sessions = self._sessions(elements)
@@ -76,12 +69,8 @@ class SessionWindow(Operator):
         return self._rows(elements, shown), {"pending": pending, **({_OPEN: (still,)} if still.height else {})}
 
     def _sessions(self, elements: Batch) -> _SessionsOfElements:
-        instants = numbers(elements, START)
-        partition = np.zeros(elements.height, np.intp)
-        if self.partition:
-            partition = np.unique(first_of_equal(elements, self.partition), return_inverse=True)[1]
-        order = np.lexsort((numbers(elements, ARRIVAL), instants, partition))
-        instants, partition = instants[order], partition[order]
+        order, partition = self._in_order(elements)
+        instants = numbers(elements, START)[order]
         begins = np.ones(order.size, np.bool_)
         begins[1:] = (np.diff(partition) != 0) | (np.diff(instants) > self.window.reach)
         firsts = np.flatnonzero(begins)

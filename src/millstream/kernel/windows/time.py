@@ -204,16 +204,18 @@ class Sessions:
 class RangeOn:
     """[RANGE within ON column], separately for each value of the partition columns: the elements whose column is so
     near to that of the latest one. `within` counts what the column's type is kept in: days, microseconds, last
-    digits."""
+    digits. Or the elements that such windows leave out (`left_out`), with the greatest value before each."""
 
     column: int
     within: int | float
     half_open: bool = False
     partition: tuple[int, ...] = ()
+    left_out: bool = field(default=False, metadata={"fingerprint": "where given"})
 
     def __str__(self) -> str:
         by = f"PARTITION BY {', '.join(f'#{column}' for column in self.partition)} " if self.partition else ""
-        return f"[{by}RANGE {self.within} ON #{self.column}{' HALF OPEN' if self.half_open else ''}]"
+        size = "left out of RANGE" if self.left_out else f"RANGE {self.within}"
+        return f"[{by}{size} ON #{self.column}{' HALF OPEN' if self.half_open else ''}]"
 
 
 @dataclass(frozen=True)

@@ -153,7 +153,7 @@ class Lowering(WindowLowering):
             case lo.Filter() | lo.Project():
                 return self._computed(once_possible(node) if isinstance(node, lo.Filter) else node)
             case lo.Unnest():
-                unnest = Unnest(node.schema, position=node.position, outer=node.outer)
+                unnest = Unnest(node.schema, position=node.position, outer=node.outer, lists=node.lists)
                 return self._step(node, unnest, self.lower(node.input))
             case lo.Failing():
                 return self._failing(node, node.input.schema, node.expressions, node.where, self.lower(node.input))

@@ -22,7 +22,7 @@ from millstream.kernel.windows.time import (
     UserWindow,
 )
 from millstream.kernel.windows.user_window import DefinedWindow
-from millstream.kernel.windows.values import ValueWindow
+from millstream.kernel.windows.values import ElementsLeftOut, ValueWindow
 from millstream.plan import nodes as lo
 from millstream.plan.algebra.imposed_windows import is_base
 from millstream.plan.analysis.time_order import slides
@@ -78,6 +78,8 @@ class WindowLowering(ABC):
             return self._marked(self._step(node, sessions, edge), not window.complete)
         if isinstance(window, RangeOn):
             edge = self.lower(node.input) if is_base(node.input) else self._elements(node.input)
+            if window.left_out:
+                return self._marked(self._step(node, ElementsLeftOut(node.schema, window), edge), False)
             return self._marked(self._step(node, ValueWindow(node.schema, window, born=self._born), edge), True)
         if isinstance(window, UserWindow):
             edge = self._elements(node.input) if self._has_runs(node.input) else self.lower(node.input)

@@ -57,20 +57,22 @@ class Project(Unary):
 @dataclass(frozen=True)
 class Unnest(Unary):
     """The rows of the input, once for each element of the list in their last column: it stands in the list's place.
-    Its number in the list, from 0 on, may come behind; `outer` keeps rows without elements, with NULL."""
+    Its number in the list, from 0 on, may come behind; `outer` keeps rows without elements, with NULL. Of several
+    `lists` in the last columns the elements come side by side, NULL beyond the end of one."""
 
     position: bool = False
     outer: bool = False
+    lists: int = field(default=1, metadata={"fingerprint": "where given"})
 
     def __post_init__(self) -> None:
         check(self.input.kind == "relation", "a stream is unnested")
-        check(self.input.schema[-1].type.is_list, "what is unnested is no list")
+        check(all(f.type.is_list for f in self.input.schema[-self.lists :]), "what is unnested is no list")
 
     @cached_property
     def schema(self) -> Schema:
-        *own, listed = self.input.schema
+        own, listed = self.input.schema[: -self.lists], self.input.schema[-self.lists :]
         number = (Field("pos", INT),) if self.position else ()
-        return (*own, Field(listed.name, listed.type.element or NULL), *number)
+        return (*own, *(Field(field.name, field.type.element or NULL) for field in listed), *number)
 
 
 @dataclass(frozen=True)

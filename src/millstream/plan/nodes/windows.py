@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal as OneOf
 
-from millstream.kernel.windows.time import Sessions, WindowSpecification
+from millstream.kernel.windows.time import RangeOn, Sessions, WindowSpecification
 from millstream.plan.nodes.node import Kind, Unary, check
 from millstream.types import DataType, Field, Schema
 
 BOUND_NAMES = ("window_start", "window_end")
+GREATEST = "greatest"  # of elements that windows leave out: what the column had risen to
 StreamKind = OneOf["istream", "dstream", "rstream"]
 
 
@@ -41,6 +42,8 @@ class Window(Unary):
 
     @property
     def schema(self) -> Schema:
+        if isinstance(self.window, RangeOn) and self.window.left_out:
+            return (*self.input.schema, Field(GREATEST, self.input.schema[self.window.column].type))
         if not isinstance(self.window, Sessions) or self.window.bounds is None:
             return self.input.schema
         kind, _ = self.window.bounds

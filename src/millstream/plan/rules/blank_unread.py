@@ -46,8 +46,9 @@ def _read(node: lo.Node, needed: set[int]) -> lo.Node:
             called = {i for at, call in enumerate(node.calls) if width + at in needed for i in call.columns}
             return _over(node, _read(node.input, {i for i in needed if i < width} | called | node.order.columns))
         case lo.Unnest():
-            last = len(node.input.schema) - 1
-            return _over(node, _read(node.input, {i for i in needed if i < last} | {last}))
+            width = len(node.input.schema)
+            lists = set(range(width - node.lists, width))
+            return _over(node, _read(node.input, {i for i in needed if i < width} | lists))
         case lo.SetOperation(operation="union all"):
             return _over(node, _read(node.left, needed), _read(node.right, needed))
         case lo.RelationToStream() if node.operator == "rstream" or is_row_wise_over(node.input, Unbounded()):

@@ -114,16 +114,17 @@ def _prune_bounds(node: lo.Bounds, needed: set[int], kept: KeptByPlan) -> tuple[
 
 
 def _prune_unnest(node: lo.Unnest, needed: set[int], kept: KeptByPlan) -> tuple[lo.Node, NewPositions]:
-    """The list stays last; places that nobody reads are left out."""
-    last = len(node.input.schema) - 1
-    chosen = [*sorted(index for index in needed if index < last), last]
+    """The lists stay last; places that nobody reads are left out."""
+    width = len(node.input.schema)
+    first = width - node.lists
+    chosen = [*sorted(index for index in needed if index < first), *range(first, width)]
     pruned, positions = _prune(node.input, set(chosen), kept)
     below = pruned
     if len(pruned.schema) != len(chosen) or any(positions[old] != new for new, old in enumerate(chosen)):
         below = _narrowed(pruned, positions, chosen, node.input)
-    unnested = lo.Unnest(below, node.position and last + 1 in needed, node.outer)
+    unnested = replace(node, input=below, position=node.position and width in needed)
     places = {old: new for new, old in enumerate(chosen)}
-    return unnested, places | ({last + 1: len(chosen)} if unnested.position else {})
+    return unnested, places | ({width: len(chosen)} if unnested.position else {})
 
 
 def _prune_over(node: lo.Over, needed: set[int], kept: KeptByPlan) -> tuple[lo.Node, NewPositions]:

@@ -81,11 +81,11 @@ def _below_bounds(node: lo.Filter, bounds: lo.Bounds) -> lo.Node:
 
 def _below_unnest(node: lo.Filter, unnest: lo.Unnest) -> lo.Node:
     """What does not ask for elements is asked of rows before there are any, unless making the list could fail."""
-    last, made = len(unnest.input.schema) - 1, unnest.input
+    first, made = len(unnest.input.schema) - unnest.lists, unnest.input
     parts = conjuncts(node.condition)
     if not isinstance(made, lo.Project) or any(map(can_fail, made.expressions)):
         return node
-    copied = {index for index, e in enumerate(made.expressions[:last]) if isinstance(e, Column)}
+    copied = {index for index, e in enumerate(made.expressions[:first]) if isinstance(e, Column)}
     below = [part for part in parts if columns_used(part) <= copied]
     if not below:
         return node
