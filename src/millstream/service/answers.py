@@ -36,6 +36,7 @@ _STATUS: tuple[tuple[type[Error], int], ...] = (
 
 
 FileFormat = Literal["csv", "json", "arrow", "parquet"]
+PARQUET = "application/vnd.apache.parquet"
 _FILES = {"csv": RowFormat.CSV, "json": RowFormat.JSON, "arrow": RowFormat.ARROW}
 
 
@@ -89,7 +90,7 @@ def download(request: Request, table: pa.Table, name: str, form: FileFormat) -> 
     """A table as a file, which a browser keeps under the name of a query."""
     request.scope["budget"].check(table.num_rows, table.nbytes)
     content = parquet(table) if form == "parquet" else encode(table, _FILES[form], notes_of(table))
-    media = "application/vnd.apache.parquet" if form == "parquet" else str(_FILES[form])
+    media = PARQUET if form == "parquet" else str(_FILES[form])
     file = quote(f"{name}.{form}", safe="")
     plain = "".join(letter if letter.isalnum() and letter.isascii() else "_" for letter in name) or "query"
     disposition = f"attachment; filename=\"{plain}.{form}\"; filename*=UTF-8''{file}"

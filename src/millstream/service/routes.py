@@ -16,6 +16,7 @@ from millstream.inspection.listing import Wanted
 from millstream.plan.definitions import StreamDefinition
 from millstream.service import documents as doc
 from millstream.service.answers import (
+    PARQUET,
     FileFormat,
     NotThere,
     as_json,
@@ -61,8 +62,8 @@ _MOST_TEXT = 1 << 20  # characters, of those who may read only
 ROWS: dict[int | str, dict[str, Any]] = {
     200: {
         "model": doc.Rows,
-        "content": {str(form): {} for form in RowFormat if form != RowFormat.JSON},
-        "description": "The rows, in the format that Accept names.",
+        "content": {kind: {} for kind in (*map(str, RowFormat), PARQUET) if kind != str(RowFormat.JSON)},
+        "description": "The rows, in the format that Accept names; with `format`, a file, perhaps of Parquet.",
     }
 }
 _BODY = {
