@@ -155,7 +155,6 @@ class Database(EngineFacade):
     @under_way
     def _drop_template(self, name: str) -> None:
         self._executor.queries.drop_template(name)
-        self._queries.left_out.catch_up()
 
     def query(self, name: str) -> Query:
         """The standing query of a name; `ms.NameError` where there is none."""
@@ -187,7 +186,6 @@ class Database(EngineFacade):
     @under_way
     def drop_query(self, name: str) -> None:
         self._executor.queries.drop(name)
-        self._queries.left_out.catch_up()
 
     # Functions of users
 

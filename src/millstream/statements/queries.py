@@ -44,6 +44,7 @@ class QueryStatements:
             if sinks := self._sinks.of(query):
                 raise _in_use("query", query.name, sinks)
             self._queries.drop(query)
+            self._queries.left_out.catch_up()
 
     def drop_template(self, name: str) -> None:
         """Forget a template and its queries, none of which a sink follows."""
@@ -53,6 +54,7 @@ class QueryStatements:
             if followed:
                 raise _in_use("template", template.name, followed)
             self._queries.drop_template(template)
+            self._queries.left_out.catch_up()
 
 
 def _in_use(kind: str, name: str, sinks: Sequence[str]) -> CatalogError:
