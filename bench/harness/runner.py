@@ -51,8 +51,15 @@ BY_PAPER = {
         "stocks_and_articles",
         "sharing_choice",
     ),
-    "psoup": ("modes", "mode_rates", "composite_probes", "backfills", "late_queries"),  # the last two start Spark
-    "spark": ("pipeline", "join_memory", "many_queries", "scaling"),
+    "psoup": (
+        "modes",
+        "mode_rates",
+        "asking",
+        "composite_probes",
+        "backfills",
+        "late_queries",
+    ),  # the last two start Spark
+    "spark": ("latency", "pipeline", "join_memory", "many_queries", "scaling"),
     "service": ("service", "watching"),  # the first in a process of its own
 }
 EXPERIMENTS = {name: f"bench.experiments.{paper}.{name}" for paper, names in BY_PAPER.items() for name in names}

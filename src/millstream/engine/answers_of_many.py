@@ -18,7 +18,7 @@ import polars as pl
 from millstream.engine.groups.cells import combined
 from millstream.engine.groups.group import Group, always_there
 from millstream.engine.groups.many import Numbered, Numbers, rows_of_many
-from millstream.engine.materialization import Lazy, Unmaterialized
+from millstream.engine.materialization import Lazy, Unmaterialized, last_instant
 from millstream.engine.plans import lowered
 from millstream.kernel.batch import INTERVAL_COLUMNS, Batch, concat, empty_batch, value_column, value_columns
 from millstream.kernel.lazy import ranked_tree
@@ -187,11 +187,12 @@ class UnmaterializedOfMany:
         if group is None or shape is None:
             raise AssertionError("there is no plan for all of them")
         firsts, table = self.one.first_instants(since), self._table[pl.Series(np.sort(chosen))]
-        at_once = max(_TESTED // max(evaluation.height(group.pipeline, snapshot, firsts), 1), 256)
+        last = last_instant(until)
+        at_once = max(_TESTED // max(evaluation.height(group.pipeline, snapshot, firsts, last), 1), 256)
         tables = [table[low : low + at_once] for low in range(0, table.height, at_once)]
         like, most = empty_batch((ph.QUERY, *self.one.schema)), self.one.reader.limits.steps
         constants, found = self._table.select(value_columns(len(self.one.parameters))), list[Batch]()
-        for own, frames in zip(tables, evaluation.answer_of_many(group, tables, snapshot, firsts), strict=True):
+        for own, frames in zip(tables, evaluation.answer_of_many(group, tables, snapshot, firsts, last), strict=True):
             queries = Numbered(own[QUERY].to_numpy(), own[QUERY].to_numpy())
             if group.lifted.upper is not None:
                 rows = combined(group, queries, frames, since, until, most)

@@ -23,6 +23,7 @@ from millstream.engine.background import Background
 from millstream.engine.commits import Commits
 from millstream.engine.enforcement import Enforcement
 from millstream.engine.epochs.commit import after_epoch
+from millstream.engine.epochs.merging import ResultMerge
 from millstream.engine.epochs.parts import Part
 from millstream.engine.epochs.runner import Runner
 from millstream.engine.epochs.stages import StagePlanner
@@ -211,6 +212,8 @@ class Engine:
                 self.commit(after_epoch(moved, outcome, task.concerned, failed))
                 phases.end("commit")
             with wanted_for_good():
+                renamed = ((m.edge, m.names, m.made) for m in outcome.merged if isinstance(m, ResultMerge))
+                self.reader.currents.follow(renamed)
                 self.reports.count(outcome, parts)
                 self.shared_plan.fail(failed)
                 self.enforcement.enforce(task.concerned)

@@ -19,7 +19,7 @@ from millstream.engine.extents import Extent, Wanted
 from millstream.engine.groups.many import Numbers
 from millstream.engine.plans import lowered
 from millstream.engine.reader import Reader
-from millstream.kernel.batch import INTERVAL_COLUMNS, Batch, empty_batch, value_column
+from millstream.kernel.batch import INF, INTERVAL_COLUMNS, Batch, empty_batch, value_column
 from millstream.kernel.lazy import ranked_tree
 from millstream.kernel.lazy.matches import bounds, in_windows, overlapping, shown
 from millstream.kernel.lazy.postings import Postings
@@ -142,6 +142,8 @@ class Eager:
             made = self.reader.combined(snapshot, self.edge, self.number, since, until)
             if made is not None:
                 return Answer(made, until, snapshot)
+        if self.number is None and since == until >= 0 and not self.stream and self.edge not in self.reader.sources:
+            return Answer(self.reader.current(snapshot, self.edge, self._kept, until), until, snapshot)
         wanted = wanted_segments(self.stream, since, until, whole=whole)
         rows = self.reader.rows_in(snapshot, self.edge, self._kept, self.number, wanted, after=since)
         return Answer(rows, until, snapshot)
@@ -313,14 +315,19 @@ class Unmaterialized:
             return self._answer(snapshot, span)
 
     def _history(self, snapshot: Snapshot, span: Span) -> Answer:
-        _, until = span(self.reader.final(self.inputs, snapshot))
-        return Answer(self.reader.rows_in(snapshot, self._lowered[0], self.schema), until, snapshot)
+        since, until = span(self.reader.final(self.inputs, snapshot))
+
+        def wanted(extent: Extent) -> bool:
+            return extent.first <= until and extent.end > since
+
+        return Answer(self.reader.rows_in(snapshot, self._lowered[0], self.schema, wanted=wanted), until, snapshot)
 
     def _answer(self, snapshot: Snapshot, span: Span) -> Answer:
         reader = self.reader
         since, until = span(reader.final(self.inputs, snapshot))
         edge, pipeline = self._lowered
-        rows = reader.evaluation.answer(edge, pipeline, self.schema, snapshot, self.first_instants(since))
+        firsts, last = self.first_instants(since), last_instant(until)
+        rows = reader.evaluation.answer(edge, pipeline, self.schema, snapshot, firsts, last)
         return Answer(rows, until, snapshot)
 
     def first_instants(self, since: int) -> dict[str, int]:
@@ -337,6 +344,11 @@ class Unmaterialized:
     def notes(self) -> list[str]:
         tried = ["what can fail is tried as rows come"] if self.edges else []
         return ["nothing is kept: the answer is computed from history when it is asked for", *tried]
+
+
+def last_instant(until: int) -> int:
+    """Up to which rows can matter to an answer that is to be right up to an instant: no operator looks ahead."""
+    return until if until >= 0 else INF
 
 
 def first_instants(plan: lo.Node, since: int) -> dict[str, int]:

@@ -20,7 +20,7 @@ from millstream.engine.history.evaluation import Evaluation
 from millstream.engine.limits import Limits
 from millstream.engine.plans import Plans
 from millstream.engine.query_tables import failure_key
-from millstream.engine.results import Tails, rows_between
+from millstream.engine.results import Currents, Tails, rows_between
 from millstream.engine.shared_plan import SharedPlan
 from millstream.engine.sources import Sources
 from millstream.errors import EvaluationError
@@ -52,7 +52,7 @@ class Reader:
         self.plans, self.backfills = plans, backfills
         self._plan, self._groups, self._admitter = plan, groups, admitter
         self._extents = Extents()
-        self._tails = Tails()
+        self._tails, self.currents = Tails(), Currents()
         self._inputs: tuple[Pipeline, dict[str, frozenset[str]]] = plan.pipeline, {}
 
     def read(self, reader: Callable[[Snapshot], _Item]) -> _Item:
@@ -107,6 +107,19 @@ class Reader:
         found = ((name, self._extents.read(name, self.commits.store.read, wanted)) for name in names)
         kept = ((name, frame) for name, frame in found if frame is not None)
         return [frame for _, frame in kept] if after < 0 else [*self._tails.after(kept, after)]
+
+    def current(self, snapshot: Snapshot, edge: str, schema: Schema, at: int) -> Batch:
+        """The rows of an edge as far as they count at an instant or later."""
+        self.check(edge)
+        store = self.commits.store
+
+        def read(names: Collection[str]) -> list[pl.DataFrame]:
+            found = ((name, self._extents.read(name, store.read, lambda extent: extent.end > at)) for name in names)
+            return [*self._tails.after(((name, frame) for name, frame in found if frame is not None), at)]
+
+        like = empty_batch(schema)
+        frames = self.currents.after(edge, snapshot.results.get(edge, ()), at, read)
+        return concat([f if f.columns == like.columns else f.select(like.columns) for f in frames], like)
 
     def rows(self, edge: str, schema: Schema) -> tuple[Batch, Snapshot]:
         """All rows that an edge has shown, and the snapshot they belong to."""
@@ -189,6 +202,7 @@ class Reader:
     def forget(self, snapshot: Snapshot) -> None:
         """Forget what is remembered of segments that a snapshot does not name."""
         self._tails.keep({name for names in snapshot.results.values() for name in names})
+        self.currents.keep(snapshot.results)
 
 
 def _error(said: Mapping[str, str]) -> EvaluationError:

@@ -217,6 +217,13 @@ class Sources:
         frames = [read_history(self._store, file, schema) for file in files if wanted(file)]
         return pl.concat([self.empty(source), *frames])
 
+    def kept_between(self, source: str, snapshot: Snapshot, first: int, last: int) -> Batch:
+        """The rows that are kept of a source from an instant on, up to another."""
+        row = self._rows[source]
+        files = [f for f in snapshot.history.get(source, ()) if f.last >= first and f.first <= last]
+        cut = Cut(first - 1, last, row.counts_arrivals)
+        return pl.concat([self.empty(source), *(read_history(self._store, f, row.schema, cut) for f in files)])
+
     def history(self, name: str) -> Batch:
         """All accepted rows of a source."""
         with self._commits.lock:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from copy import copy
 from dataclasses import replace
 from typing import Any
 
@@ -12,13 +13,15 @@ import pyarrow as pa
 from millstream.catalog.objects import CatalogOfObjects, kind_of
 from millstream.engine.engine import Engine
 from millstream.engine.epochs import table_changes as tables
-from millstream.engine.epochs.lateness import admit
+from millstream.engine.epochs.lateness import Arrival, admit
 from millstream.engine.epochs.parts import FILES, LATE, MALFORMED, late_key, late_rows
-from millstream.errors import BindError, InputError, Place
-from millstream.ingest.insert_keys import InsertKeys, digest_of
+from millstream.errors import BindError, Error, InputError, Place
+from millstream.ingest.gathering import Gathering, WaitingInsert
+from millstream.ingest.insert_keys import InsertKeys, Inserts, digest_of, name_of
 from millstream.ingest.landed import FILE_COLUMNS, MALFORMED_COLUMNS, LandedBatch, table_parts, with_drift
 from millstream.ingest.table_rows import InsertResult, TableRows, check_files_key
 from millstream.ingest.typed_rows import as_altered, repeated, typed_pieces
+from millstream.kernel.batch import concat
 from millstream.kernel.step_limits import limited
 from millstream.language import statements as st
 from millstream.language.instants import constant, instant
@@ -30,7 +33,7 @@ from millstream.types import Field, Schema, columns_at_first
 
 
 class Inputs:
-    """Takes rows and heartbeats in, each as an epoch of its own."""
+    """Takes rows and heartbeats in, each as an epoch of its own, or inserts that wait for one another as one."""
 
     def __init__(self, engine: Engine, catalog: CatalogOfObjects, now: Callable[[], float]) -> None:
         self.engine = engine
@@ -38,6 +41,7 @@ class Inputs:
         self.tables = TableRows(engine, catalog)
         self.keys = InsertKeys(engine, now)
         self._now = now
+        self._gathering = Gathering(engine.lock, self._take)
 
     def insert(
         self,
@@ -52,28 +56,79 @@ class Inputs:
         table = typed_pieces(pieces, given, f"{kind_of(target)} {target.name}", most, check, target.rules)
         if isinstance(target, TableDefinition):
             table = tables.with_operations(table, target)
-        stream = target if isinstance(target, StreamDefinition) else target.feed
-        digest = "" if key is None else digest_of(stream.edge, table)
+        digest = "" if key is None else digest_of(target.edge, table)
+        return self._gathering.insert(WaitingInsert(target, table, key, digest))
+
+    def _take(self, inserts: Sequence[WaitingInsert]) -> None:
+        """Take rows for one stream in, of the first insert and of those after it, by one epoch. Where that fails, each
+        is tried by itself, since what is wrong with one need not concern the others."""
         with self.engine.lock:
-            if key is not None and (known := self.keys.find(key, digest)) is not None:
-                return InsertResult(known.accepted, known.late)
-            before, target = target, self.catalog.now(target)
-            table = as_altered(table, before.columns, target.columns, target.rules)
-            stream = target if isinstance(target, StreamDefinition) else target.feed
-            name = stream.edge
-            progress = self.by_the_clock(stream, self.engine.snapshot.progress(name))
-            arrival = admit(stream, pl.DataFrame(table), progress, self.clock_tick(stream))
-            clock = max(self.engine.snapshot.clock, arrival.progress.heartbeat)
-            arrived, progresses = {name: self.engine.sources.part(name, arrival.accepted)}, {name: arrival.progress}
+            before, arrivals = self.engine.snapshot.epoch, list[tuple[WaitingInsert, Arrival]]()
+            try:
+                target = self.catalog.now(inserts[0].target)
+                stream = target if isinstance(target, StreamDefinition) else target.feed
+                arrivals = self._admitted(inserts, target, stream)
+                if arrivals:
+                    self._epoch_of(stream, [arrival for _, arrival in arrivals], self._keys_with(arrivals))
+            except Error as error:
+                if self.engine.snapshot.epoch > before or len(arrivals) <= 1:
+                    for insert in [insert for insert, _ in arrivals] or inserts:
+                        insert.error = copy(error)
+                    return
+                for insert, _ in arrivals:
+                    insert.is_single = True
+                if not inserts[0].is_done:
+                    self._take(inserts[:1])  # the others are led by their own threads, which may go on where this ends
+                return
+            for insert, arrival in arrivals:
+                insert.outcome = InsertResult(arrival.accepted.height, arrival.late.height)
+
+    def _admitted(
+        self, inserts: Sequence[WaitingInsert], target: StreamDefinition | TableDefinition, stream: StreamDefinition
+    ) -> list[tuple[WaitingInsert, Arrival]]:
+        """What becomes of rows that come one after the other. Late ones enter their table by the clock as their insert
+        leaves it, so that this one is the last. Of inserts that are sent again the second one finds the first."""
+        found, keys = list[tuple[WaitingInsert, Arrival]](), set[str]()
+        progress = self.by_the_clock(stream, self.engine.snapshot.progress(stream.edge))
+        for insert in inserts:
+            try:
+                if insert.key is not None:
+                    if name_of(insert.key) in keys:
+                        break
+                    keys.add(name_of(insert.key))
+                    if (known := self.keys.find(insert.key, insert.digest)) is not None:
+                        insert.outcome = InsertResult(known.accepted, known.late)
+                        continue
+                rows = as_altered(insert.rows, insert.target.columns, target.columns, target.rules)
+                arrival = admit(stream, pl.DataFrame(rows), progress, self.clock_tick(stream))
+            except Error as error:
+                insert.error = error
+                continue
+            found.append((insert, arrival))
+            progress = arrival.progress
             if arrival.late.height:
-                at = self.late_instant(stream, clock)
-                late = late_key(name)
-                arrived[late] = self.engine.sources.part(late, late_rows(stream, arrival.late, at))
-                progresses[late] = replace(self.engine.snapshot.progress(late), last_change=at)
-            counts = arrival.accepted.height, arrival.late.height
-            inserts = None if key is None else self.keys.with_insert(key, digest, *counts)
-            self.engine.epoch(arrived, progresses, clock, inserts=inserts)
-        return InsertResult(arrival.accepted.height, arrival.late.height)
+                break
+        return found
+
+    def _keys_with(self, arrivals: Sequence[tuple[WaitingInsert, Arrival]]) -> Inserts | None:
+        """The keys to commit with inserts; None where these have none."""
+        kept: Inserts | None = None
+        for insert, arrival in arrivals:
+            if insert.key is not None:
+                counts = arrival.accepted.height, arrival.late.height
+                kept = self.keys.with_insert(insert.key, insert.digest, *counts, kept)
+        return kept
+
+    def _epoch_of(self, stream: StreamDefinition, arrivals: Sequence[Arrival], keys: Inserts | None) -> None:
+        name, last = stream.edge, arrivals[-1]
+        accepted = concat([arrival.accepted for arrival in arrivals], last.accepted)
+        clock = max(self.engine.snapshot.clock, last.progress.heartbeat)
+        arrived, progresses = {name: self.engine.sources.part(name, accepted)}, {name: last.progress}
+        if last.late.height:
+            at, late = self.late_instant(stream, clock), late_key(name)
+            arrived[late] = self.engine.sources.part(late, late_rows(stream, last.late, at))
+            progresses[late] = replace(self.engine.snapshot.progress(late), last_change=at)
+        self.engine.epoch(arrived, progresses, clock, inserts=keys)
 
     def read_table(self, table: TableDefinition, landed: LandedBatch, catalog: Catalog) -> None:
         """A table's rows from its files, there from tick 0 on; declared by the same commit."""

@@ -45,7 +45,7 @@ class InsertKeys:
 
     def find(self, key: str, digest: str) -> KeyedInsert | None:
         """What was answered to the same insert before; other rows under a key are refused."""
-        before = self._index().get(_name(key))
+        before = self._index().get(name_of(key))
         if before is None or before.at < self._now() - _DAY:
             return None
         if before.key != key:
@@ -64,19 +64,20 @@ class InsertKeys:
             )
         return before
 
-    def with_insert(self, key: str, digest: str, accepted: int, late: int) -> Inserts:
-        """The keys to commit with the rows of a new insert, without those of more than a day ago."""
-        now, inserts = self._now(), self._engine.snapshot.inserts
+    def with_insert(self, key: str, digest: str, accepted: int, late: int, among: Inserts | None = None) -> Inserts:
+        """The keys to commit with the rows of a new insert, without those of more than a day ago; `among` those of
+        other inserts of the same commit."""
+        now, inserts = self._now(), self._engine.snapshot.inserts if among is None else among
         kept = {part: found for part, found in inserts.items() if not _is_old(part, found, now)}
         found = KeyedInsert(key, digest, now, accepted, late)
-        if sum(map(len, kept.values())) >= _MOST and _name(key) not in self._index():
+        if sum(map(len, kept.values())) >= _MOST and name_of(key) not in self._index():
             raise LimitError(
                 f"there are {_MOST:,} keys of inserts of the last 24 hours",
                 detail="nothing was inserted",
                 hint='let keys count ("name#1", "name#2", ..): only the last of these is kept; or insert more at once',
             )
-        if _name(key) != key:
-            return {**kept, _name(key): (found,)}
+        if name_of(key) != key:
+            return {**kept, name_of(key): (found,)}
         hour = f"{_HOURS}{int(now // _HOUR)}"
         return {**kept, hour: (*kept.get(hour, ()), found)}
 
@@ -91,7 +92,7 @@ class InsertKeys:
                 before = old.get(part, ())
                 if found is not before:
                     more = found[len(before) :] if part.startswith(_HOURS) else found
-                    self._known.update((_name(insert.key), insert) for insert in more)
+                    self._known.update((name_of(insert.key), insert) for insert in more)
             self._read = inserts
         return self._known
 
@@ -128,7 +129,7 @@ def _is_plain(kind: pl.DataType) -> bool:
     return kind.is_integer() or kind.is_float() or kind in (pl.String, pl.Binary)
 
 
-def _name(key: str) -> str:
+def name_of(key: str) -> str:
     """What keys go by: those that count, by the name without the number."""
     found = _COUNTING.fullmatch(key)
     return key if found is None else f"#{found['name']}"

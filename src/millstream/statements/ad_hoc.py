@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from millstream.engine.answers import elements_between, relation_at
 from millstream.engine.engine import Engine
+from millstream.engine.materialization import first_instants, last_instant
 from millstream.ingest.insert import Inputs
 from millstream.language import statements as st
 from millstream.language.binder import BoundQuery
@@ -32,7 +33,11 @@ class AdHocQueries:
         options = replace(self._planner.options, first_counted=max(first, 0))
         if past.unseen is None:
             check_now(past, now, bound)
-            rows = self._engine.evaluation.evaluate(bound.plan, options, now, past.kept)
+            firsts, last = dict(past.kept), last_instant(now)
+            if bound.kind == "relation" and now >= 0:
+                own = first_instants(bound.plan, now)
+                firsts = {stream: max(firsts.get(stream, 0), own.get(stream, 0)) for stream in {*firsts, *own}}
+            rows = self._engine.evaluation.evaluate(bound.plan, options, now, firsts, last=last)
         else:
             rows, past = counted_now(self._engine, bound, past, options, now)
         if bound.kind == "relation":

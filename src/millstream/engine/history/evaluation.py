@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from types import MappingProxyType
 
 import polars as pl
@@ -24,18 +23,16 @@ from millstream.engine.reports import FrameStore, OperatorReport, count, report
 from millstream.engine.sources import Sources
 from millstream.engine.works import Work, current_work
 from millstream.errors import StateError
-from millstream.kernel.batch import START, Batch, empty_batch
-from millstream.kernel.columns import only
+from millstream.kernel.batch import INF, Batch, empty_batch
 from millstream.kernel.operator import Segment, State
 from millstream.kernel.pipeline import Pipeline, run
 from millstream.kernel.sharing.parameters import QUERIES, QUERY
 from millstream.kernel.step_limits import StepLimits, limited
-from millstream.kernel.storage.segments import numbers
 from millstream.plan import nodes as lo
 from millstream.plan.grouping import QUERY_ROWS
 from millstream.plan.lowering.lower import CLOCK
 from millstream.plan.lowering.options import Options
-from millstream.state.snapshot import HistoryFile, Snapshot
+from millstream.state.snapshot import Snapshot
 from millstream.state.store import DirectoryStore
 from millstream.state.written import Written
 from millstream.types import Schema
@@ -76,14 +73,15 @@ class Evaluation:
         until: int,
         firsts: Mapping[str, int] = MappingProxyType({}),
         read: ReadStates | None = None,
+        last: int = INF,
     ) -> Batch:
-        """A plan's rows from the kept history, final up to `until`; no epoch waits. What the steps hold in the end can
-        be read."""
+        """A plan's rows from the kept history, final up to `until`, of which those up to `last` count; no epoch waits.
+        What the steps hold in the end can be read."""
         edge, pipeline = lowered(plan, options)  # operators of its own: many may read at a time
         if edge in self._sources:
             return self._commits.read(lambda snapshot: self._sources.history_in(edge, snapshot))
         with self._commits.reading(pipeline.sources) as snapshot:
-            return self.evaluated(edge, pipeline, plan.schema, until, snapshot, firsts, read)
+            return self.evaluated(edge, pipeline, plan.schema, until, snapshot, firsts, read, last)
 
     def evaluated(
         self,
@@ -94,25 +92,26 @@ class Evaluation:
         snapshot: Snapshot,
         firsts: Mapping[str, int] = MappingProxyType({}),
         read: ReadStates | None = None,
+        last: int = INF,
     ) -> Batch:
         """The same by the history of a snapshot, which must be there as long as it takes."""
         like = empty_batch(schema)
         run = HistoryRun(pipeline, frozenset([edge]), firsts=firsts)
-        with self._run(run, until, snapshot, with_states=read is not None) as (run, made):
+        with self._run(run, until, snapshot, last, with_states=read is not None) as (run, made):
             if read is not None:
                 read(run.states, made.store.read)
             names = run.results.get(edge, ())
             return pl.concat([like, *(made.store.read(name).select(like.columns) for name in names)])
 
     def answer(
-        self, edge: str, pipeline: Pipeline, schema: Schema, snapshot: Snapshot, firsts: Mapping[str, int]
+        self, edge: str, pipeline: Pipeline, schema: Schema, snapshot: Snapshot, firsts: Mapping[str, int], last: int
     ) -> Batch:
-        """A pipeline's rows from the history of a snapshot, from some instants on, as far as that is final: computed
-        here from rows in memory, or by a job where these are too many for one process."""
-        if not self.is_small(pipeline, snapshot, firsts):
-            return self.evaluated(edge, pipeline, schema, -1, snapshot, firsts)
-        arrived, final = self._kept(pipeline, snapshot, firsts)
-        return self.computed(edge, pipeline, arrived, final, snapshot.clock, schema)
+        """A pipeline's rows from the history of a snapshot, from some instants on, up to the `last` one and as far as
+        that is final: computed here from rows in memory, or by a job where these are too many for one process."""
+        if not self.is_small(pipeline, snapshot, firsts, last):
+            return self.evaluated(edge, pipeline, schema, -1, snapshot, firsts, last=last)
+        arrived, final = self._kept(pipeline, snapshot, firsts, last)
+        return self.computed(edge, pipeline, arrived, final, min(snapshot.clock, last), schema)
 
     def computed(
         self,
@@ -132,56 +131,51 @@ class Evaluation:
             return asked.rows()
 
     def answer_of_many(
-        self, group: Group, tables: Sequence[Segment], snapshot: Snapshot, firsts: Mapping[str, int]
+        self, group: Group, tables: Sequence[Segment], snapshot: Snapshot, firsts: Mapping[str, int], last: int
     ) -> Iterator[Sequence[Batch]]:
         """What the pipeline of a group, which nobody else runs, shows for the queries of one query table, and of the
         next. Rows of history are read once."""
         pipeline, edge, most = group.pipeline, group.edge, self._limits.steps
-        if not self.is_small(pipeline, snapshot, firsts):
-            yield from (self._shown_by_job(group, table, snapshot, firsts) for table in tables)
+        if not self.is_small(pipeline, snapshot, firsts, last):
+            yield from (self._shown_by_job(group, table, snapshot, firsts, last) for table in tables)
             return
-        arrived, final = self._kept(pipeline, snapshot, firsts)
+        arrived, final = self._kept(pipeline, snapshot, firsts, last)
         reading = [step for step in pipeline.steps if (step.table_of or step.name) == group.selection]
         for table in tables:
             given = {**arrived, **group.rows_of_queries(table[QUERY])}
             far = {**dict.fromkeys(given, max(final.values(), default=-1)), **final}
             states: dict[str, State] = {step.name: {QUERIES: (table,)} for step in reading}
             with self._runner.caution.noted():
-                found = made(edge, pipeline, given, far, snapshot.clock, most, states)
+                found = made(edge, pipeline, given, far, min(snapshot.clock, last), most, states)
             yield [found]
 
     def _shown_by_job(
-        self, group: Group, table: Segment, snapshot: Snapshot, firsts: Mapping[str, int]
+        self, group: Group, table: Segment, snapshot: Snapshot, firsts: Mapping[str, int], last: int
     ) -> Sequence[Batch]:
         with self._commits.store.file("queries") as writer:
             tables = {group.selection: (writer.write(table),)}
         run = HistoryRun(group.pipeline, frozenset([group.edge]), firsts=firsts, tables=tables)
-        with self._run(run, -1, snapshot) as (run, made):
+        with self._run(run, -1, snapshot, last) as (run, made):
             return [made.store.read(name) for name in run.results.get(group.edge, ())]
 
-    def is_small(self, pipeline: Pipeline, snapshot: Snapshot, firsts: Mapping[str, int]) -> bool:
+    def is_small(self, pipeline: Pipeline, snapshot: Snapshot, firsts: Mapping[str, int], last: int = INF) -> bool:
         """Whether what a pipeline needs of history is computed here."""
         if self._guarding() is not None or self._runner.caution.suspected(step.name for step in pipeline.steps):
             return False
-        return self._runner.runs_here or self.height(pipeline, snapshot, firsts) <= HERE
+        return self._runner.runs_here or self.height(pipeline, snapshot, firsts, last) <= HERE
 
-    def height(self, pipeline: Pipeline, snapshot: Snapshot, firsts: Mapping[str, int]) -> int:
+    def height(self, pipeline: Pipeline, snapshot: Snapshot, firsts: Mapping[str, int], last: int) -> int:
         """About how many rows of history a pipeline needs."""
         files = ((source, file) for source in pipeline.sources for file in snapshot.history.get(source, ()))
-        return sum(file.rows for source, file in files if file.last >= firsts.get(source, 0))
+        return sum(file.rows for source, file in files if file.last >= firsts.get(source, 0) and file.first <= last)
 
     def _kept(
-        self, pipeline: Pipeline, snapshot: Snapshot, firsts: Mapping[str, int]
+        self, pipeline: Pipeline, snapshot: Snapshot, firsts: Mapping[str, int], last: int
     ) -> tuple[dict[str, Batch], dict[str, int]]:
-        """The rows of sources from some instants on, and how far these are final."""
-
-        def is_needed(source: str, file: HistoryFile) -> bool:
-            return file.last >= firsts.get(source, 0)
-
+        """The rows of sources from some instants on, up to the last one, and how far these are final."""
         read = [source for source in pipeline.sources if not source.startswith(QUERY_ROWS)]
-        arrived = {source: self._sources.kept_rows(source, snapshot, partial(is_needed, source)) for source in read}
-        arrived = {source: _from(rows, firsts.get(source, 0)) for source, rows in arrived.items()}
-        return arrived, {source: self._sources.frontier(source, snapshot) for source in read}
+        arrived = {s: self._sources.kept_between(s, snapshot, firsts.get(s, 0), last) for s in read}
+        return arrived, {source: min(self._sources.frontier(source, snapshot), last) for source in read}
 
     def measure(self, plan: lo.Node, options: Options, until: int) -> list[OperatorReport]:
         """What the operators of a plan do over the kept history."""
@@ -196,14 +190,15 @@ class Evaluation:
 
     @contextmanager
     def _run(
-        self, run: HistoryRun, until: int, snapshot: Snapshot, *, with_states: bool = False
+        self, run: HistoryRun, until: int, snapshot: Snapshot, last: int = INF, *, with_states: bool = False
     ) -> Iterator[tuple[HistoryRun, _Made]]:
-        """A run through the history of a snapshot, final up to `until`; what it made is removed when the block ends.
-        Epochs go on meanwhile."""
-        final = {source: max(until, frontier) for source, frontier in self._sources.frontiers(snapshot).items()}
+        """A run through the history of a snapshot up to the `last` instant, final up to `until`; what it made is
+        removed when the block ends. Epochs go on meanwhile."""
+        frontiers = self._sources.frontiers(snapshot)
+        final = {source: min(max(until, frontier), last) for source, frontier in frontiers.items()}
         with Written(self._commits.store) as written:
             written.add(run.names())
-            task = self._replay.rest(run, snapshot, final)
+            task = self._replay.rest(run, snapshot, final, last)
             made = self._made(task, with_states)
             elsewhere = made.store is not self._commits.store
             written.add(() if elsewhere else made.outcome.names())
@@ -274,7 +269,3 @@ def made(
     if edge in outcome.failures:
         raise outcome.failures[edge]
     return outcome.batches[edge]
-
-
-def _from(rows: Batch, first: int) -> Batch:
-    return only(rows, numbers(rows, START) >= first) if first > 0 else rows

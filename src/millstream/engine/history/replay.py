@@ -142,9 +142,9 @@ class Replay:
             owner=run.owner,
         )
 
-    def rest(self, run: HistoryRun, snapshot: Snapshot, frontiers: Mapping[str, int]) -> EpochTask:
-        """All that is left, with rows beyond the frontiers."""
-        return self.task(run, snapshot, dict.fromkeys(run.sources, INF), frontiers)
+    def rest(self, run: HistoryRun, snapshot: Snapshot, frontiers: Mapping[str, int], last: int = INF) -> EpochTask:
+        """All that is left up to an instant, with rows beyond the frontiers."""
+        return self.task(run, snapshot, dict.fromkeys(run.sources, last), frontiers)
 
     def take(self, run: HistoryRun, task: EpochTask, outcome: EpochOutcome, *, elsewhere: bool = False) -> None:
         """What a task of the run has made takes the place of what there was; in the store, unless it lies elsewhere."""

@@ -149,7 +149,7 @@ def build(rows: pl.DataFrame, shape: TreeShape) -> Segment:
     order, codes, rows = _in_order(rows, shape)
     leaves = rows[pl.Series(order.astype(np.uint32))]
     firsts = np.flatnonzero(heads(codes[order]))
-    return _packed(leaves, {_FIRSTS: firsts}, _levels(*_of_leaves(leaves, shape), rows.height, shape))
+    return _packed(leaves, {_FIRSTS: firsts}, _levels(*_of_leaves(leaves, shape), rows.height))
 
 
 def build_for_many(rows: pl.DataFrame, shape: TreeShape, wanted: Callable[[Int64s], tuple[Int64s, Int64s]]) -> Segment:
@@ -164,9 +164,9 @@ def build_for_many(rows: pl.DataFrame, shape: TreeShape, wanted: Callable[[Int64
     firsts = np.flatnonzero(heads(queries) | heads(codes[places]))
     totals, extremes = _of_leaves(leaves, shape)
     totals = accumulators.map_totals(totals, lambda limbs: limbs.take(places))
-    extremes = {name: values[pl.Series(places.astype(np.uint32))] for name, values in extremes.items()}
+    extremes = {name: best.at(places) for name, best in extremes.items()}
     index: dict[str, NDArray[Any]] = {_FIRSTS: firsts, _PLACES: places.astype(np.uint32), _QUERIES: queries[firsts]}
-    return _packed(leaves, index, _levels(totals, extremes, places.size, shape))
+    return _packed(leaves, index, _levels(totals, extremes, places.size))
 
 
 def _in_order(rows: pl.DataFrame, shape: TreeShape) -> tuple[Int64s, Int64s, pl.DataFrame]:
@@ -188,19 +188,51 @@ def _named(level: int, name: str) -> str:
     return f"_level{level} {name}"
 
 
-def _levels(totals: Totals, extremes: dict[str, pl.Series], count: int, shape: TreeShape) -> Iterator[pl.DataFrame]:
+@dataclass(frozen=True)
+class _Extremes:
+    """Of nodes of a level the best leaves: where each is, and how good."""
+
+    values: pl.Series  # of the leaves
+    places: Int64s
+    quality: Int64s
+
+    def at(self, places: Int64s) -> _Extremes:
+        return _Extremes(self.values, self.places[places], self.quality[places])
+
+    def of_parents(self) -> _Extremes:
+        """Of each FAN neighbours the best; of several the last."""
+        whole = self.quality.size // FAN * FAN
+        best = np.arange(0, whole, FAN) + FAN - 1 - self.quality[:whole].reshape(-1, FAN)[:, ::-1].argmax(axis=1)
+        if whole < self.quality.size:
+            best = np.append(best, self.quality.size - 1 - self.quality[whole:][::-1].argmax())
+        return self.at(best)
+
+    def shown(self, name: str) -> pl.Series:
+        return gathered(self.values, self.places).alias(name)
+
+
+def _levels(totals: Totals, extremes: dict[str, _Extremes], count: int) -> Iterator[pl.DataFrame]:
     while count > FAN:
         owner = np.arange(count) // FAN
         count = int(owner[-1]) + 1
         totals = {total: exact_sum.grouped(limbs, owner, count) for total, limbs in totals.items()}
-        extremes = {name: _best(extremes[name], owner, count, order) for name, order in shape.orders.items()}
-        yield pl.DataFrame([*accumulators.to_columns(totals), *(best.alias(name) for name, best in extremes.items())])
+        extremes = {name: best.of_parents() for name, best in extremes.items()}
+        yield pl.DataFrame([*accumulators.to_columns(totals), *(best.shown(name) for name, best in extremes.items())])
 
 
-def _of_leaves(leaves: pl.DataFrame, shape: TreeShape) -> tuple[Totals, dict[str, pl.Series]]:
+def _of_leaves(leaves: pl.DataFrame, shape: TreeShape) -> tuple[Totals, dict[str, _Extremes]]:
+    every, orders = np.arange(leaves.height), shape.orders.items()
+    extremes = {name: _Extremes(leaves[order.value], every, order.quality(leaves)[0]) for name, order in orders}
+    return _totals_of(leaves, shape), extremes
+
+
+def _extremes_of(leaves: pl.DataFrame, shape: TreeShape) -> dict[str, pl.Series]:
+    return {name: leaves[order.value] for name, order in shape.orders.items()}
+
+
+def _totals_of(leaves: pl.DataFrame, shape: TreeShape) -> Totals:
     weighted = leaves.with_columns(pl.Series(WEIGHT, np.ones(leaves.height, np.int64)))
-    extremes = {name: leaves[order.value] for name, order in shape.orders.items()}
-    return accumulators.contributions(weighted, shape.totals), extremes
+    return accumulators.contributions(weighted, shape.totals)
 
 
 def _best(values: pl.Series, owner: Int64s, size: int, order: Order) -> pl.Series:
@@ -305,7 +337,8 @@ class _Tree:
     def _taken(self, level: int, places: Int64s) -> tuple[Totals, dict[str, pl.Series]]:
         if level == 0:
             # Series by series: Polars takes longer to divide a small frame among its threads than to gather it.
-            return _of_leaves(pl.DataFrame(gather(self.rows, self.rows.columns, self.rows_at(places))), self.shape)
+            leaves = pl.DataFrame(gather(self.rows, self.rows.columns, self.rows_at(places)))
+            return _totals_of(leaves, self.shape), _extremes_of(leaves, self.shape)
         chosen = pl.Series(places.astype(np.uint32))
         totals = {total: limbs.take(places) for total, limbs in self.totals[level - 1].items()}
         return totals, {name: values[chosen] for name, values in self.extremes[level - 1].items()}
@@ -389,7 +422,7 @@ def _aggregated(
 def _evaluated(pieces: Sequence[_Piece], group: Int64s, count: int, shape: TreeShape) -> list[pl.Series]:
     """One column per call; `group` is that of each range."""
     none = empty_batch(shape.schema)
-    pieces = pieces or [(*_of_leaves(none, shape), np.empty(0, np.int64))]
+    pieces = pieces or [(_totals_of(none, shape), _extremes_of(none, shape), np.empty(0, np.int64))]
     owner = group[np.concatenate([each for _, _, each in pieces])]
     totals = accumulators.map_totals(
         accumulators.concatenated([each for each, _, _ in pieces]),
@@ -471,6 +504,11 @@ def placed(row: Int64s, query: Int64s, order: Int64s) -> tuple[Int64s, Int64s]:
     """(place, query) of pairs of a row and a query, in order, given the order of the rows."""
     place = np.empty(order.size, np.int64)
     place[order] = np.arange(order.size)
-    place = place[row]
-    by_query = np.lexsort((place, query))
-    return place[by_query], query[by_query]
+    place, bits = place[row], max(order.size - 1, 0).bit_length()
+    if int(query.max(initial=0)).bit_length() + bits > 62:
+        by_query = np.lexsort((place, query))
+        return place[by_query], query[by_query]
+    # Numbers that say both are sorted by vector instructions, which takes a tenth of the time.
+    both = query << bits | place
+    both.sort()
+    return both & ((1 << bits) - 1), both >> bits

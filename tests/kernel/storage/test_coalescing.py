@@ -9,8 +9,8 @@ import polars as pl
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millstream.engine.epochs.merging import current
 from millstream.kernel.batch import INF
+from millstream.kernel.storage.coalescing import current
 
 LAST = 30
 SCHEMA = {
