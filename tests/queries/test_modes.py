@@ -570,3 +570,28 @@ def test_combinations_that_no_window_holds_together_do_not_fail(mode: str, is_la
         query = query or db.register(text, mode=mode)
         assert query.result().num_rows == 0
         assert query.error is None
+
+
+@pytest.mark.parametrize(("mode", "reason"), [("lazy", "time-based window"), ("none", "longer than its history")])
+def test_queries_whose_answers_must_be_kept_share_them(mode: str, reason: str, tmp_path: Path) -> None:
+    text = "SELECT u, max(v) AS m FROM s [ROWS 20] WHERE v < {} GROUP BY u"
+    rows = [(n % 3, n * 7 % 31, n // 4) for n in range(100)]
+    with ms.connect(tmp_path, engine="inprocess") as db:
+        db.execute("CREATE STREAM s (u INT, v INT) TIMESTAMP BY ts RETAIN 100")
+        queries = [db.register(text.format(c), name=f"q{c}", mode=mode) for c in range(5, 20)]
+        eager = db.register(text.format(7), name="eager")
+        many = db.register_many(text.format("?"), [(c,) for c in range(3)], mode=mode)
+        db.insert("s", rows[:60])
+        late = db.register(text.format(30), name="late", mode=mode)
+        assert len({query.edge for query in (*queries, eager, late, *many)}) == 1
+        assert {query.mode for query in (*queries, late, *many)} == {mode}
+        assert reason in late.explain()
+        assert reason not in eager.explain()
+        queries.pop(0).drop()
+    with ms.connect(tmp_path, engine="inprocess") as db:
+        assert reason in db.query("late").explain()
+        db.insert("s", rows[60:])
+        db.advance(to=30)
+        found = {query.name: query.result(at=22).to_pylist() for query in db.queries()}
+        db.execute("SET sharing = 'off'")
+        assert found == {query.name: db.register(query.cql).result(at=22).to_pylist() for query in [*db.queries()]}

@@ -18,6 +18,10 @@ from typer.testing import CliRunner
 
 import millstream as ms
 from millstream.cli import app
+from millstream.kernel.distribution import HASH
+from millstream.state.manifest import Layout
+from millstream.state.store import DirectoryStore
+from millstream.state.verification import parts_with, verify
 from millstream.state.writers import SMALL
 
 ROWS = 4_000
@@ -105,24 +109,34 @@ def test_a_bit_of_what_says_what_counts(directory: Path, pattern: str) -> None:
     assert ms.check(directory).is_well
 
 
-@pytest.mark.parametrize("pattern", ["segments/*.seg", "history/s/*/*.parquet"])
-def test_a_bit_of_what_counts(directory: Path, pattern: str) -> None:
-    chosen = random.Random(pattern)
-    for path in files(directory, pattern)[:3]:
-        places = {chosen.randrange(path.stat().st_size) for _ in range(3)}
-        for place in places:
-            flipped(path, place)
-        report = ms.check(directory)
-        assert [damaged.path for damaged in report.damaged] <= [path.relative_to(directory)]
-        if "parquet" in pattern:  # every byte of which counts
-            (damaged,) = report.damaged
-            assert damaged.streams == ("s",)
-            assert "counts" in damaged.queries
-            assert any("WHERE k = ?" in name for name in damaged.queries)  # it cannot be opened to look for names
-            assert "others" not in damaged.queries
-            assert "history of s" in damaged.concerns
-        for place in places:
-            flipped(path, place)
+def test_a_bit_of_what_counts(directory: Path) -> None:
+    """Of every kind of what a snapshot names: rows in files and among segments, state, results, query tables."""
+    chosen, store = random.Random(7), DirectoryStore(directory)
+    snapshot = verify(directory, Layout(1, HASH)).snapshot
+    assert snapshot is not None
+    kinds = set()
+    for name in sorted({*snapshot.names()}):
+        (path,) = store.paths([name])
+        _, first, length = _place_of(name) if "@" in name else ("", 0, path.stat().st_size)
+        place = first + chosen.randrange(length)
+        flipped(path, place)
+        (damage,) = verify(directory, Layout(1, HASH)).damages
+        assert (damage.path, damage.names) == (path, frozenset([name]))
+        kinds |= {(section, "@" in name) for section, _ in parts_with(snapshot, damage.names)}
+        flipped(path, place)
+    assert {("history", False), ("history", True), ("states", True), ("results", True)} <= kinds
+    assert ("query_tables", True) in kinds
+
+
+def test_history_names_the_stream_and_its_readers(directory: Path) -> None:
+    path = files(directory, "history/s/*/*.parquet")[0]
+    flipped(path, path.stat().st_size // 3)
+    (damaged,) = ms.check(directory).damaged
+    assert (damaged.path, damaged.streams) == (path.relative_to(directory), ("s",))
+    assert "counts" in damaged.queries
+    assert any("WHERE k = ?" in name for name in damaged.queries)  # it cannot be opened to look for names
+    assert "others" not in damaged.queries
+    assert "history of s" in damaged.concerns
 
 
 def test_queries_are_named_where_it_can_be_opened(directory: Path) -> None:

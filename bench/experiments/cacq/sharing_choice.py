@@ -59,7 +59,7 @@ class Cell:
     def rows(self, most_rows: int, most_pairs: int) -> int:
         """Of each stream: fewer, where the queries would get too many pairs."""
         part = self.selectivity ** (1 if self.sides == ONE else 2)
-        pairs = max(self.queries * part, 1.0) * self.partners
+        pairs = self.queries * part * self.partners
         return int(max(min(most_rows, most_pairs / pairs), min(2 * self.partners, 400), 40))
 
 

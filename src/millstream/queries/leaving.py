@@ -243,7 +243,8 @@ class Leaving:
         query, template, engine, bound = new.query, new.template, self._engine, new.planned.bound
         row, move = self._as_it_was(query), self._moving.pop(query.name.lower())
         self._session.declared = new.declared
-        own = Eager(engine.reader, new.edge, bound.schema, bound.kind == "stream")
+        reason = query.materialization.reason if isinstance(query.materialization, Eager) else ""
+        own = Eager(engine.reader, new.edge, bound.schema, bound.kind == "stream", reason=reason)
         query.join(Query(self._context, query.name, query.mode, bound, own, past=query.past))
         engine.moves.show(move)
         self._templates.drop(row, template, recorded=True)

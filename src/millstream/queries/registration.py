@@ -127,9 +127,10 @@ class Registration:
             return self._learned(statement, new, self._admit(new))
 
     def _learned(self, statement: st.RegisterQuery | st.AdHocQuery, new: Candidate, query: Query) -> Query:
-        if new.mode in self._texts and isinstance(query.template, GroupTemplate):
+        template = query.template
+        if new.mode in self._texts and isinstance(template, GroupTemplate) and template.mode == new.mode:
             if isinstance(statement, st.AdHocQuery):
-                self._texts[new.mode].note(statement, new.planned, query.template)
+                self._texts[new.mode].note(statement, new.planned, template)
             else:
                 self._texts[new.mode].learn_comparisons(new.text, new.planned)
         return query
@@ -206,7 +207,8 @@ class Registration:
             return self._with_own_plan(new, _COUNTS)
         return self._admit_eager(new) if new.mode == "eager" else self._admit_in_mode(new)
 
-    def _admit_eager(self, new: Candidate) -> Query:
+    def _admit_eager(self, new: Candidate, reason: str = "") -> Query:
+        """A query whose answer is kept; in other modes than EAGER with the reason."""
         planned, settings = new.planned, new.planned.planner.settings
         statistics = statistics_of(planned.statistics)
         found = [*self._choice.memberships(planned.bound, planned.planner, statistics, recorded=new.recorded)]
@@ -219,7 +221,7 @@ class Registration:
             return self._enlisted(new, template, chosen.values)
         # Where others may come to share it, its past waits: it would be run again with theirs.
         may_be_shared = self._choice.may_be_shared(found) and not is_fragile(planned.bound.plan)
-        query = self._with_own_plan(new, put_off=may_be_shared)
+        query = self._with_own_plan(new, reason, put_off=may_be_shared)
         self._choice.note_own_plan(new.name, {each.group: each.wanted for each in found})
         if may_be_shared and new.entry is None and planned.planner is self._planner:
             self._texts["eager"].learn_comparisons(new.text, planned)  # a second one need not be planned
@@ -272,7 +274,7 @@ class Registration:
                 return self._enlisted(new, *shared)
         materialization = self._modes.materialization(new.name, new.mode, planned, known)
         if isinstance(materialization, str):
-            return self._with_own_plan(new, materialization)
+            return self._admit_eager(new, materialization)
         materialization = self._modes.by_past(materialization, planned, past, new.apart)
         if isinstance(materialization, Lazy):
             return self._added(new, self._show_matches(new, materialization))
@@ -360,7 +362,7 @@ class Registration:
         """Whether a query that runs is answered in the same way by its group, from the first instant on."""
         past = of_the_past(self._engine, query.bound)
         is_running = not query.is_filling and query.error is None and not is_fragile(query.bound.plan)
-        is_same = _is_planned_by(planner, entry) and query.mode == "eager" and query.member_of is None
+        is_same = _is_planned_by(planner, entry) and _is_kept(query) and query.member_of is None
         is_whole = query.past == past == WHOLE and not self._choice.differs_by_its_past(group, past)
         return is_running and is_same and is_whole
 
@@ -412,7 +414,7 @@ class Registration:
             self._choice.forget(move.query.name)
 
     def _has_seen_nothing(self, query: Query, entry: Entry, planner: Planner) -> bool:
-        as_now = _is_planned_by(planner, entry) and query.mode == "eager"
+        as_now = _is_planned_by(planner, entry) and _is_kept(query)
         if self._engine.backfills.is_put_off(query.edge):
             return as_now and query.past == WHOLE
         history = self._engine.snapshot.history
@@ -438,6 +440,11 @@ class Registration:
 def _is_planned_by(planner: Planner, entry: Entry) -> bool:
     """Whether an entry's text is read as a planner does."""
     return bool(entry["settings"] == asdict(planner.settings)) and entry.get(AS_OF, 0) == planner.known.get(AS_OF, 0)
+
+
+def _is_kept(query: Query) -> bool:
+    """Whether its answer is, whatever mode it was registered in."""
+    return isinstance(query.materialization, Eager)
 
 
 def query_text(statement: st.RegisterQuery | st.AdHocQuery) -> str:

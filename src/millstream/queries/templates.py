@@ -76,6 +76,11 @@ class GroupTemplate:
     def bound(self) -> BoundQuery:
         return self.planned.bound
 
+    @property
+    def mode(self) -> str:
+        """By what is kept for its queries: those of other modes may have asked for less."""
+        return "eager" if self.lazy is None else "lazy"
+
     def text_of(self, query: Query) -> str | None:
         """As it was said; None of one that came with others."""
         return self._row_of(query)[TEXT]  # type: ignore[no-any-return]
@@ -191,6 +196,7 @@ class Templates:
         self._templates: dict[str, dict[str, GroupTemplate]] = {}  # by name and shape
         self._shapes: Counter[tuple[str, str]] = Counter()  # by edge and shape: how many templates have it
         self._names: dict[object, str] = {}
+        self._reasons: dict[tuple[str, str, str], str] = {}  # by template, shape and mode
         self._settings: tuple[Settings | None, str] = None, ""  # the last ones, and as a text
 
     def declared(
@@ -314,7 +320,7 @@ class Templates:
                 name,
                 mode,
                 template.bound,
-                self._materialization(template, number),
+                self._materialization(template, number, mode),
                 number,
                 template,
                 past(number),
@@ -324,15 +330,25 @@ class Templates:
         self._registry.add(queries)
         return queries
 
-    def _materialization(self, template: GroupTemplate, number: int) -> Materialization:
+    def _materialization(self, template: GroupTemplate, number: int, mode: str) -> Materialization:
         bound, group = template.bound, template.group
         row = group.equal.row_of(number)
         if template.lazy is None:
             columns = MemberColumns(template, number) if template.shape.own_columns else None
-            return Eager(self._engine.reader, group.edge, bound.schema, bound.kind == "stream", row, columns)
+            reason = "" if mode == "eager" else self._reason(template, mode)
+            return Eager(self._engine.reader, group.edge, bound.schema, bound.kind == "stream", row, columns, reason)
         reader, edges = self._engine.reader, (group.edge,)
         constants = partial(template.constants_of, number) if template.has_constants_above else None
         return Lazy(reader, template.lazy, edges, template.inputs, bound.schema, group.options, row, constants)
+
+    def _reason(self, template: GroupTemplate, mode: str) -> str:
+        """Why the answers of queries are kept that did not ask for that."""
+        key = template.name, template.shape.name, mode
+        if key not in self._reasons:
+            found = self._modes.materialization("", mode, template.planned, None)
+            self._engine.retention.recomputed.pop("", None)  # where nothing would be kept: only queries of now count
+            self._reasons[key] = found if isinstance(found, str) else ""
+        return self._reasons[key]
 
     def drop(self, query: Query, template: GroupTemplate, *, recorded: bool = False) -> None:
         """A query is gone, and with the last one its template; where there is a record of it, the caller commits."""
@@ -364,6 +380,7 @@ class Templates:
             del self._shapes[key]
             self._engine.groups.tables.forget_shape(template.group, template.shape)
             self._choice.forget_shape(template.group, template.shape)
+        self._reasons = {known: why for known, why in self._reasons.items() if known[:2] != (template.name, key[1])}
         if template.lazy is not None:
             self._modes.forget(template.lazy)
 

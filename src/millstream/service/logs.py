@@ -46,6 +46,22 @@ class _Lines(logging.Formatter):
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
 
 
+class _Output(logging.Handler):
+    """Writes to a stream, or to what standard error is just then."""
+
+    def __init__(self, out: TextIO | None) -> None:
+        super().__init__()
+        self._out = out
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            out = self._out or sys.stderr
+            out.write(f"{self.format(record)}\n")
+            out.flush()
+        except Exception:  # of a full disk, say: what is logged must not end what it is about
+            self.handleError(record)
+
+
 def _instant(record: logging.LogRecord) -> str:
     return datetime.fromtimestamp(record.created, UTC).replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
 
@@ -55,9 +71,10 @@ def log_to(form: str, level: str, out: TextIO | None = None) -> logging.Handler:
     for what, given, known in (("format", form, FORMATS), ("level", level, LEVELS)):
         if given not in known:
             raise InputError(f"a log has no {what} {given!r}", hint=f"it is one of {', '.join(known)}")
-    handler = logging.StreamHandler(out or sys.stderr)
+    handler, root = _Output(out), logging.getLogger()
     handler.setFormatter(_JsonLines() if form == "json" else _Lines())
-    root = logging.getLogger()
+    for before in [each for each in root.handlers if isinstance(each, _Output)]:
+        root.removeHandler(before)  # a process has one log, whatever commands it runs
     root.addHandler(handler)
     root.setLevel(logging.WARNING)
     logging.getLogger("millstream").setLevel(level.upper())

@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, 
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
+import numpy as np
 import polars as pl
 
 from millstream.engine.commits import Commits
@@ -22,6 +23,7 @@ from millstream.engine.groups.group import Group, RowsByShape
 from millstream.engine.groups.new_rows import HeldRows, ManyRows, NewRows
 from millstream.engine.past import Past
 from millstream.engine.query_tables import EQUAL_TO, KINDS, NAME, AdmissionState, failure_key
+from millstream.kernel.columns import Bools, only, stacked
 from millstream.kernel.sharing.parameters import QUERY, by_shape, packed
 from millstream.kernel.sharing.selection_keys import keys_of
 from millstream.plan.grouping import Shape
@@ -82,7 +84,7 @@ class QueryTables:
 
     def _read(self, names: Iterable[str], held: Iterable[pl.DataFrame]) -> RowsByShape:
         parts = by_shape((*map(self._store.read, names), *held))
-        return {shape: found[0] if len(found) == 1 else pl.concat(found) for shape, found in parts.items()}
+        return {shape: found[0] if len(found) == 1 else stacked(found) for shape, found in parts.items()}
 
     def has_waiting(self, group: Group) -> bool:
         changes = self._changes.get(group.edge)
@@ -215,8 +217,8 @@ class QueryTables:
                 table = self.table_without(table, changes.gone)
                 table = replace(table, equal=self._names_without(table.equal, changes.gone))
                 forgotten |= {failure_key(edge, query) for query in changes.gone}
-                held = [rows.filter(~_among(rows, changes.gone)) for rows in packed(held)]
-                equal = [rows.filter(~_among(rows, changes.gone)) for rows in packed(equal)]
+                held = [only(rows, ~_among(rows, changes.gone)) for rows in packed(held)]
+                equal = [only(rows, ~_among(rows, changes.gone)) for rows in packed(equal)]
             table = self.table_with(table, "waiting", held)
             table = replace(table, equal=self._appended(table.equal, equal)) if equal else table
             tables[group.selection] = self._with_words(table, changes)
@@ -243,7 +245,7 @@ class QueryTables:
         before = {kind: _numbers(map(self._store.read, getattr(table, kind))) for kind in KINDS}
         table = self.table_without(table, set(words.values()))
         for kind, numbers in before.items():
-            of_kind = [rows.filter(_among(rows, numbers)) for rows in taken]
+            of_kind = [only(rows, _among(rows, numbers)) for rows in taken]
             table = self.table_with(table, kind, [rows for rows in of_kind if rows.height])
         return table
 
@@ -302,7 +304,7 @@ class QueryTables:
 
     def _filtered(self, name: str, gone: Collection[int]) -> Names:
         rows = self._store.read(name)
-        kept = rows.filter(~_among(rows, gone))
+        kept = only(rows, ~_among(rows, gone))
         if kept.height == rows.height:
             return (name,)
         return self._edit([kept])
@@ -319,7 +321,7 @@ def _selected_by(group: Group, shape: Shape, rows: NewRows) -> Sequence[Hashable
 
 def without(rows: RowsByShape, queries: Collection[int]) -> RowsByShape:
     """Rows of query tables but for those of some queries."""
-    found = ((shape, frame.filter(~_among(frame, queries))) for shape, frame in rows.items())
+    found = ((shape, only(frame, ~_among(frame, queries))) for shape, frame in rows.items())
     return {shape: frame for shape, frame in found if frame.height}
 
 
@@ -327,5 +329,5 @@ def _numbers(tables: Iterable[pl.DataFrame]) -> set[int]:
     return {query for rows in tables for query in rows[QUERY]}
 
 
-def _among(rows: pl.DataFrame, queries: Collection[int]) -> pl.Series:
-    return rows[QUERY].is_in(pl.Series(list(queries), dtype=pl.Int64).implode())
+def _among(rows: pl.DataFrame, queries: Collection[int]) -> Bools:
+    return np.isin(rows.get_column(QUERY).to_numpy(), np.fromiter(queries, np.int64, len(queries)))

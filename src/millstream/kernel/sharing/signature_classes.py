@@ -28,7 +28,8 @@ SIGNATURE = "_signature"
 _PROBES = 1 << 18  # look-ups that are made together
 _PROBE_COST = 0.8  # what a look-up costs, by what it costs to look at a pair
 _WORTH_IT = 1.0  # of the cost of looking at all pairs
-_SALT, _POSITION = np.uint64(0x9E3779B97F4A7C15), "_position"
+_SALT = np.uint64(0x9E3779B97F4A7C15)
+_POSITION, _CODE, _CLASS = "_position", "_code", "_class"
 
 Signatures = npt.NDArray[np.int64]
 
@@ -114,7 +115,16 @@ class SignatureClasses:
             rows, marks = way.known.of(np.arange(stored.height), classes)
             codes = codes_of(stored)[rows] ^ _salts(marks)
             order = stable_order(codes)
-            index = pl.DataFrame({KEY: codes[order], _POSITION: rows[order].astype(np.uint32)})
+            rows = rows[order]
+            # What is looked at for each pair lies in the order in which pairs are found.
+            index = pl.DataFrame(
+                {
+                    KEY: codes[order],
+                    _POSITION: rows.astype(np.uint32),
+                    _CODE: codes_of(stored)[rows],
+                    _CLASS: classes[rows].astype(np.uint32),
+                }
+            )
             if known is None:
                 weakref.finalize(stored, _class_indexes.pop, id(stored), None)
             if known is not None or can_keep_index(stored, int(index.estimated_size())):
@@ -126,7 +136,8 @@ class SignatureClasses:
         self, probe: Segment, stored: Segment, looking: Positions, found: Positions, way: IndexWay, source: int
     ) -> Iterator[Pairs]:
         index = self._index(stored, found, way)
-        own, other, positions = codes_of(probe), codes_of(stored), index[_POSITION].to_numpy()
+        own, other = codes_of(probe), index[_CODE].to_numpy()
+        positions, found = index[_POSITION].to_numpy(), index[_CLASS].to_numpy()
         ends = way.looked_for.counts[looking].cumsum()
         low = 0
         while low < probe.height:
@@ -134,13 +145,14 @@ class SignatureClasses:
             high = max(int(ends.searchsorted((ends[low - 1] if low else 0) + _PROBES, side="right")), low + 1)
             rows, marks = way.looked_for.of(np.arange(low, high), looking[low:high])
             for asked, places in equal_pairs(index, own[rows] ^ _salts(marks)):
-                i, j = rows[asked], positions[places].astype(np.intp)
-                kept = own[i] == other[j]
+                i = rows[asked]
+                kept = own[i] == other[places]
                 if way.name == "query":
-                    classes = (looking[i], found[j]) if source == 1 else (found[j], looking[i])
+                    classes = (looking[i], found[places]) if source == 1 else (found[places], looking[i])
                     kept &= self._first[classes] == marks[asked]
-                kept = np.flatnonzero(kept)
-                yield i[kept], j[kept]
+                if not kept.all():
+                    i, places = i[kept], places[kept]
+                yield i, positions[places].astype(np.intp)
             low = high
 
 

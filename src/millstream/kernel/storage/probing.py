@@ -35,8 +35,8 @@ def equal_pairs(stored: Segment, probes: Codes) -> Iterator[Pairs]:
         yield from pairs_of_runs(codes.searchsorted(probes), codes.searchsorted(probes, side="right"))
         return
     for i, j in pairs_of_runs(*directory.ranges(probes)):
-        equal = np.flatnonzero(codes[j] == probes[i])
-        yield i[equal], j[equal]
+        equal = codes[j] == probes[i]
+        yield (i, j) if equal.all() else (i[equal], j[equal])
 
 
 def pairs_of_runs(first: Positions, past: Positions) -> Iterator[Pairs]:
