@@ -151,7 +151,10 @@ def _open(given: Path, spark: SparkSession | None, master: str | None, engine: s
             closing.enter_context(undone.pop_all())
             return database
     except OSError as error:
-        raise StateError(f"{directory} cannot be a database: {error.strerror or error}") from error
+        raise StateError(
+            f"{directory} cannot be a database: {error.strerror or error}",
+            hint="the directory must be one that can be written; `millstream check` reads it only",
+        ) from error
 
 
 def _locked(directory: Path) -> DirectoryLock:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import date
 from decimal import Decimal
 
+import pyarrow as pa
 import pytest
 from tests.support.answers import accepted, table_of
 from tests.support.patching import count_calls
@@ -228,3 +229,13 @@ def test_many_statements_are_one_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
         db.execute(";".join(f"INSERT INTO R VALUES ({i})" for i in range(100)))
         assert len(epochs) - before < 10
         assert sorted(db.query("q").result().column("a").to_pylist()) == [97, 98]
+
+
+def test_decimals_whose_scale_is_none() -> None:
+    """Arrow lets them be made, and ends the process that casts them."""
+    with ms.connect(engine="inprocess") as db:
+        db.execute("CREATE STREAM s (d DECIMAL(5,2)) TIMESTAMP BY ts")
+        for scale in (16_777_218, 6, -3):
+            column = pa.array([1, None], pa.decimal128(5, 0)).view(pa.decimal128(5, scale))
+            with pytest.raises(ms.InputError, match="a scale is between 0 and the precision"):
+                db.insert("s", pa.table({"d": column, "ts": [1, 2]}))

@@ -19,6 +19,7 @@ from tests.support.serving import LIMIT, served, until
 import millstream as ms
 from millstream.query import Bookmark
 from millstream.query.reader import ChangeReader
+from millstream.service import gate
 
 STREAM = "CREATE STREAM s (k INT, v INT) TIMESTAMP BY ts"
 
@@ -171,3 +172,14 @@ def test_what_goes_wrong_meanwhile(db: ms.Database) -> None:
         ):
             with Reader(url, path) as refused:
                 assert refused.response.status == status
+
+
+def test_a_reader_that_waits_long_is_not_taken_for_a_slow_body(
+    db: ms.Database, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(gate, "_PATIENCE", 0.2)
+    db.register("SELECT v FROM s", name="waiting")
+    with served(db) as url, Reader(url, "/v1/queries/waiting/follow?timeout=1") as reader:
+        assert [kind for kind, _ in reader] == ["end"]
+    assert "Traceback" not in caplog.text
+    assert not [record for record in caplog.records if record.exc_info]

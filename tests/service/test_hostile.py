@@ -109,6 +109,10 @@ def _arrow(values: pa.Table) -> bytes:
 
 RIGHT = _arrow(pa.table({"k": pa.array([1, 2], pa.int32()), "v": ["x", "y"], "ts": [1, 2]}))
 BROKEN_TEXT = _arrow(pa.table({"k": pa.array([1], pa.int32()), "v": pa.array([b"\xff"]).view(pa.string()), "ts": [1]}))
+# Arrow itself ends the process that casts such a decimal.
+FAR_SCALE = pa.array([1, None], pa.decimal128(5, 0)).view(pa.decimal128(5, 16_777_218))
+DECIMALS = _arrow(pa.table({"k": FAR_SCALE, "v": ["x", "y"], "ts": [1, 2]}))
+CODED = _arrow(pa.table({"k": FAR_SCALE.dictionary_encode(), "v": ["x", "y"], "ts": [1, 2]}))
 NESTED = b"[" * 2_000_000
 HOSTILE: dict[str, tuple[bytes, str]] = {
     "deep": (NESTED, "application/json"),
@@ -128,6 +132,8 @@ HOSTILE: dict[str, tuple[bytes, str]] = {
     "Arrow file of nothing": (b"ARROW1\x00\x00", ARROW),
     "Arrow of 2 GB metadata": (struct.pack("<Ii", 0xFFFFFFFF, 2**31 - 1) + b"x", ARROW),
     "Arrow with broken text": (BROKEN_TEXT, ARROW),
+    "Arrow decimals that are none": (DECIMALS, ARROW),
+    "Arrow dictionary of such": (CODED, ARROW),
     "CSV of zeros": (b"\x00" * 1000, "text/csv"),
     "CSV of many columns": (b"," * 100_000, "text/csv"),
 }

@@ -176,6 +176,8 @@ def _cast_column(column: pa.ChunkedArray, kind: DataType, name: str, owner: str)
             return pa.chunked_array([instants_of(pl.Series(checked_column(column)).cast(pl.String), kind)])
         except (pa.ArrowInvalid, ValueError):
             raise InputError(f'{owner}: column "{name}" has a text that is not a {kind}') from None
+    if pa.types.is_decimal(_values_type(column.type)):
+        _check_decimal(_values_type(column.type), name, owner)
     if column.type != target and not _same_family(column.type, target):
         raise InputError(f'{owner}: column "{name}" is {kind}, not {column.type}')
     try:
@@ -183,6 +185,12 @@ def _cast_column(column: pa.ChunkedArray, kind: DataType, name: str, owner: str)
         return column if column.type == target else column.cast(target)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise InputError(f'{owner}: column "{name}" does not fit {kind}', detail=str(error)) from None
+
+
+def _check_decimal(kind: pa.DataType, name: str, owner: str) -> None:
+    """Arrow casts decimals by a table of the powers of ten, and reads beyond it where it is told to."""
+    if not 0 <= kind.scale <= kind.precision:
+        raise InputError(f'{owner}: column "{name}" is {kind}', hint="a scale is between 0 and the precision")
 
 
 def _is_list(kind: pa.DataType) -> bool:

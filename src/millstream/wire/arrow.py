@@ -74,7 +74,8 @@ def arrow_batches(body: bytes, limits: BodyLimits) -> tuple[pa.Schema, Iterator[
     try:
         _check_messages(stream, limits)
         reader = pa.ipc.open_stream(stream)
-        _ = reader.schema.names  # which may be no texts
+        for column in reader.schema:  # whose names may be no texts
+            _check_type(column.name, column.type)
         return reader.schema, _checked(reader, limits)
     except (pa.ArrowException, OSError, ValueError, KeyError) as error:
         raise _unreadable(error) from None
@@ -90,6 +91,16 @@ def _checked(reader: pa.RecordBatchReader, limits: BodyLimits) -> Iterator[pa.Re
             yield batch
     except (pa.ArrowException, OSError, ValueError, KeyError) as error:
         raise _unreadable(error) from None
+
+
+def _check_type(name: str, kind: pa.DataType) -> None:
+    """Arrow casts decimals by a table of the powers of ten, and reads beyond it where it is told to."""
+    if pa.types.is_decimal(kind) and not 0 <= kind.scale <= kind.precision:
+        raise InputError(f'column "{name}" is {kind}, which no decimal is')
+    if pa.types.is_dictionary(kind):
+        _check_type(name, kind.value_type)
+    for number in range(kind.num_fields):
+        _check_type(name, kind.field(number).type)
 
 
 def _unreadable(error: Exception) -> InputError:
