@@ -87,3 +87,13 @@ def test_other_libraries_take_results_queries_and_templates(db: Database) -> Non
 def test_show_prints(db: Database, capsys: pytest.CaptureFixture[str]) -> None:
     db.register("SELECT k FROM s [RANGE 100]", name="q").show(1)
     assert capsys.readouterr().out.endswith("(2 rows, 1 shown)\n")
+
+
+def test_dates_that_python_has_not_are_shown() -> None:
+    with ms.connect(engine="inprocess") as db:
+        found = db.execute("SELECT date_add(DATE '9999-12-31', 1) AS d, timestamp_seconds(999999999999) AS t, 1 AS n")
+        assert "10000-01-01 |" in str(found)
+        assert "+33658-09-27 01:46:39" in str(found)
+        with pytest.raises(ms.InputError, match="none of Python's") as raised:
+            found.fetchall()
+        assert raised.value.hint == "take it as Arrow: .arrow()"

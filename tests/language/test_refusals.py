@@ -56,11 +56,16 @@ REFUSED = [
     ("SELECT count(*) FROM t FULL JOIN UNNEST(array(1)) AS x ON TRUE", "a full join with rows", "CROSS JOIN"),
     ("SELECT a FROM t WHERE EXISTS ((SELECT a FROM u) LIMIT 1)", "LIMIT is", "inside of the parentheses"),
     ("SELECT a FROM t INTERSECT BY NAME SELECT a FROM u", "BY NAME is for UNION only", "list the columns"),
+    ("SELECT count(*) FROM t GROUP BY session_window(ts, '5 minutes')", "session_window is", "[SESSION 5 MINUTES"),
+    ("SELECT CURRENT_DATE AS d FROM t", "CURRENT_DATE is refused: the answer would depend", "into the stream"),
+    ("SELECT ntile(0) OVER (ORDER BY a) AS n FROM t", "NTILE takes a number from 1 on", ""),
+    ("SELECT a FROM t ORDER BY a LIMIT 9223372036854775807", "LIMIT 9223372036854775807 is too many", "at most 2^60"),
 ]
 AT_ONCE = [
     ("SELECT TOP 3 a FROM t", "ORDER BY .. LIMIT 3"),
     ("SELECT a FROM t MATCH_RECOGNIZE (PATTERN (x) DEFINE x AS a > 1)", "join the stream with itself"),
     ("SELECT a FROM t |> WHERE a > 1", "use a subquery"),
+    ("SELECT * FROM t [RANGE 5] PIVOT (sum(a) FOR a IN (1, 2))", "FILTER (WHERE k = 1)"),
 ]
 
 

@@ -14,7 +14,7 @@ MOST = 10_000  # rows that are shown; more is a mistake on a screen
 def aligned(table: pa.Table, most: int = MOST) -> str:
     """The rows below a header; numbers to the right, NULL as such, line ends as \\n."""
     shown = table.slice(0, most)
-    columns = [[shown_value(value) for value in column.to_pylist()] for column in shown.columns]
+    columns = [[shown_value(value) for value in values_of(column)] for column in shown.columns]
     numeric = [is_number(field.type) for field in table.schema]
     widths = [
         max([_width(name), *map(_width, column)]) for name, column in zip(table.column_names, columns, strict=True)
@@ -26,6 +26,16 @@ def aligned(table: pa.Table, most: int = MOST) -> str:
         lines.append(" | ".join(_padded(text, width, right) for text, width, right in cells).rstrip())
     lines.append(row_count(table, most))
     return "\n".join(lines)
+
+
+def values_of(column: pa.ChunkedArray | pa.Array) -> list[Any]:
+    """The values of a column; as texts where Python has none of them, which knows the years 1 to 9999 only."""
+    try:
+        return column.to_pylist()  # type: ignore[no-any-return]
+    except (OverflowError, ValueError):
+        import polars as pl  # slow to import, and most do without
+
+        return pl.Series(column).cast(pl.String).to_list()
 
 
 def row_count(table: pa.Table, most: int) -> str:

@@ -6,7 +6,7 @@ from typing import TextIO
 
 import pyarrow as pa
 
-from millstream.answers.aligned import MOST, aligned, is_number, row_count, shown_value
+from millstream.answers.aligned import MOST, aligned, is_number, row_count, shown_value, values_of
 
 
 def write_table(out: TextIO, table: pa.Table, most: int = MOST) -> None:
@@ -31,7 +31,7 @@ def _write_wide(out: TextIO, table: pa.Table, most: int) -> None:
             Text(shown_value(field.name)), justify="right" if is_number(field.type) else "left", overflow="fold"
         )
     for batch in table.slice(0, most).to_batches(1_000):
-        for row in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+        for row in zip(*(values_of(column) for column in batch.columns), strict=True):
             drawn.add_row(*(Text("NULL", style="dim") if value is None else Text(shown_value(value)) for value in row))
     console = Console(file=out, highlight=False)
     console.print(drawn)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from millstream.answers.aligned import aligned, is_number, shown_value
+from millstream.errors import InputError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -128,7 +129,12 @@ class AnswerRows(Visible):
 def _tuples(rows: pa.Table | pa.RecordBatch) -> list[tuple[Any, ...]]:
     if not rows.num_columns:
         return [()] * rows.num_rows
-    return list(zip(*(column.to_pylist() for column in rows.columns), strict=True))
+    try:
+        return list(zip(*(column.to_pylist() for column in rows.columns), strict=True))
+    except (OverflowError, ValueError) as error:
+        raise InputError(
+            "an answer has a date that is none of Python's", detail=str(error), hint="take it as Arrow: .arrow()"
+        ) from None
 
 
 def html(table: pa.Table, most: int) -> str:

@@ -239,6 +239,8 @@ class QueryParser(SparkParser):
                 "MATCH_RECOGNIZE is not supported: join the stream with itself, "
                 "as in FROM s [RANGE 1 MINUTE] AS a, s [NOW] AS b WHERE a.k = b.k AND b.t > a.t"
             )
+        if self._curr.text.upper() in ("PIVOT", "UNPIVOT") and self._next.token_type == TokenType.L_PAREN:
+            self._refuse(f"{self._curr.text.upper()} is not supported: write sum(v) FILTER (WHERE k = 1) AS one, ..")
         if self._curr.text.upper() == "FINAL" and self._curr.token_type != TokenType.IDENTIFIER:
             self._refuse("FINAL is not supported; as a name it needs AS")
         return item

@@ -64,6 +64,8 @@ class OrderClauses:
             )
         if isinstance(node, exp.Literal) and not node.is_string and node.name.isdigit() and int(node.name) <= _MOST:
             return int(node.name)
+        if isinstance(node, exp.Literal) and not node.is_string and node.name.isdigit():
+            raise BindError(f"{clause} {node.name} is too many", hint="it is at most 2^60", place=place)
         raise BindError(f"{clause} takes a number of rows", hint=f"as in {clause} 10", place=place)
 
     def items(self, select: Sequence[Expression], names: Sequence[str], bind: ItemBinder) -> list[OrderItem]:

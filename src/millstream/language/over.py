@@ -256,8 +256,10 @@ class OverBinder:
     def _number(self, node: exp.Expr, what: str, *, least: int | None) -> int:
         bound = self._binder.bind(node)
         value = bound.value if isinstance(bound, Literal) else None
-        if not isinstance(value, int) or isinstance(value, bool) or abs(value) > _MOST or (least or 0) > value >= 0:
+        if not isinstance(value, int) or isinstance(value, bool):
             raise BindError(f"{what} takes a constant number of rows", place=self._place(node))
+        if abs(value) > _MOST:
+            raise BindError(f"{what} takes a number up to 2^40, not {value}", place=self._place(node))
         if least is not None and value < least:
             raise BindError(f"{what} takes a number from {least} on", place=self._place(node))
         return value

@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 
-from millstream.errors import BindError, NameError, Place, did_you_mean
+from millstream.errors import BindError, NameError, NotSupportedError, Place, did_you_mean
 from millstream.kernel.scalar.expressions import Column, Expression
+from millstream.kernel.scalar.functions import REFUSED
 from millstream.plan.nodes import BOUND_NAMES
 from millstream.types import Schema
 
@@ -136,6 +137,9 @@ class Scope:
         reasons = [s.without_bounds for s in self.sources if s.without_bounds and (not table or _same(s.name, table))]
         if name.lower() in BOUND_NAMES and reasons:
             raise BindError(f"there is no {name.lower()} here", detail=reasons[0], hint=_WITH_BOUNDS, place=place)
+        if table is None and name.lower() in REFUSED:  # CURRENT_DATE is called without parentheses
+            hint = "put the value into the stream, as a column of its own"
+            raise NotSupportedError(f"{name} is refused: {REFUSED[name.lower()]}", hint=hint, place=place)
         raise NameError(f'unknown column "{shown}"', hint=did_you_mean(name, known), place=place)
 
     def _found(self, table: str | None, name: str, place: Place) -> Expression | None:

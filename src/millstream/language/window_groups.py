@@ -36,12 +36,15 @@ def with_windows(query: exp.Query, text: str) -> exp.Query:
 
 
 def _is_window(key: exp.Expr) -> bool:
-    return isinstance(key, exp.Anonymous) and key.name.lower() == "window"
+    return isinstance(key, exp.Anonymous) and key.name.lower() in ("window", "session_window")
 
 
 class _WindowGroup:
     def __init__(self, select: exp.Select, call: exp.Expr, text: str) -> None:
         self.select, self.call, self.text = select, call, text
+        if call.name.lower() == "session_window":
+            hint = "write FROM s [SESSION 5 MINUTES PARTITION BY k], and window_start, window_end"
+            raise NotSupportedError("session_window is not supported", hint=hint, place=place_of(call, text))
         if not 2 <= len(call.expressions) <= 3 or not isinstance(call.expressions[0], exp.Column):
             raise NotSupportedError(
                 "window takes a timestamp, a size and perhaps a slide",
