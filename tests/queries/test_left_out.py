@@ -175,13 +175,13 @@ def test_queries_come_and_go_while_rows_come() -> None:
         db.execute(STREAM)
 
         def come_and_go() -> None:
-            for within in range(12):
+            for within in range(4):
                 db.register(f"SELECT k FROM S [RANGE {within} ON c]").drop()
                 db.execute("SELECT raw FROM S._malformed")
 
         def insert() -> None:
-            for start in range(0, len(rows), 6):
-                db.insert("S", rows[start : start + 6])
+            for start in range(0, len(rows), 20):
+                db.insert("S", rows[start : start + 20])
 
         threads = [threading.Thread(target=guarded, args=(work,)) for work in (come_and_go, come_and_go, insert)]
         for thread in threads:
