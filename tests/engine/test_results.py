@@ -8,6 +8,7 @@ from typing import Any
 
 import duckdb
 import pytest
+from tests.support.patching import count_calls
 
 import millstream as ms
 from millstream.database import Database
@@ -108,3 +109,17 @@ def test_of_history_only_files_about_the_instants_are_read(
             now = db.execute(text).table
             assert now is not None
             assert now.equals(eager.result())
+
+
+def test_stats_look_at_new_segments_only(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    with ms.connect(tmp_path / "db", engine="inprocess") as db:
+        db.execute("CREATE STREAM s (k BIGINT, v BIGINT) TIMESTAMP BY ts")
+        query = db.register(GROUPS)
+        for low in range(0, 30, 10):
+            db.insert("s", [(n % 7, n, n) for n in range(low, low + 10)])
+        before = query.stats()["rows"]
+        calls = count_calls(monkeypatch, DirectoryStore, "height")
+        assert (query.stats()["rows"], calls) == (before, [])
+        db.insert("s", [(1, 1, 50)])
+        assert query.stats()["rows"] > before
+        assert len(calls) == 1

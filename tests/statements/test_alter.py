@@ -182,6 +182,8 @@ db.execute(sys.argv[2])
 @pytest.mark.parametrize("point", ["catalog-written", "catalog-renamed", "manifest-written", "manifest-linked"])
 @pytest.mark.parametrize("text", ["ALTER STREAM s ADD COLUMN x INT DEFAULT 3", "ALTER STREAM s RENAME TO x"])
 def test_whoever_is_stopped_has_one_of_them(path: Path, point: str, text: str) -> None:
+    with ms.connect(path, engine="inprocess") as db:
+        db.register("SELECT * FROM s [RANGE 50]", name="q")
     environment = {**os.environ, "MILLSTREAM_FAULT": f"{point}:1"}
     command = [sys.executable, "-c", _STOPPED, str(path), text]
     done = subprocess.run(command, env=environment, capture_output=True)
@@ -193,3 +195,4 @@ def test_whoever_is_stopped_has_one_of_them(path: Path, point: str, text: str) -
         assert columns in (["a", "b"], ["a", "b", "x"])
         expected = [(1, "x", 3), (2, "y", 3)] if len(columns) == 3 else [(1, "x"), (2, "y")]
         assert rows(db, f"SELECT * FROM {name} [RANGE 50]") == expected
+        assert db.query("q").fetchall() == [(1, "x"), (2, "y")]

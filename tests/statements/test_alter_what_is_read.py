@@ -13,6 +13,10 @@ SETUP = """
 CREATE STREAM s (a INT, b STRING) TIMESTAMP BY ts;
 CREATE TABLE t (id INT PRIMARY KEY, n INT);
 CREATE TABLE c (k INT, w INT) KEY (k) CHANGES BY op TIMESTAMP BY ts;
+CREATE TABLE u (d INT);
+CREATE TABLE x (id INT, z INT);
+INSERT INTO u VALUES (8);
+INSERT INTO x VALUES (1, 7);
 CREATE VIEW v AS SELECT * FROM s [RANGE 50];
 INSERT INTO s VALUES (1, 'x', 1), (2, 'y', 2);
 INSERT INTO t VALUES (1, 10), (2, 20);
@@ -36,6 +40,12 @@ TEXTS = {
         "SELECT s.*, t.n FROM s [RANGE 50], t WHERE s.a = t.id",
         "SELECT x.a, x.{b} AS b, y.n FROM {s} [RANGE 50] AS x, {t} AS y WHERE x.a = y.id",
     ),
+    "all": (
+        "SELECT * FROM s [RANGE 50], t, u WHERE a = id",
+        "SELECT s.a, s.{b} AS b, t.id, t.n, u.d FROM {s} [RANGE 50] AS s, {t} AS t, u WHERE a = id",
+    ),
+    "counted": ("SELECT count(*) FROM s [RANGE 50], t", "SELECT count(*) FROM {s} [RANGE 50], {t}"),
+    "using": ("SELECT * FROM t JOIN x USING (id)", "SELECT id, t.n, x.z FROM {t} AS t JOIN x USING (id)"),
     "late": ("SELECT * FROM s._late", "SELECT a, {b} AS b, `_ts` FROM {s}._late"),
     "view": ("SELECT * FROM v", "SELECT a, {b} AS b FROM {s} [RANGE 50]"),
     "with": ("WITH s AS (SELECT a FROM s [RANGE 50]) SELECT * FROM s", "SELECT a FROM {s} [RANGE 50]"),
@@ -163,7 +173,7 @@ def test_queries_are_found_by_other_names(tmp_path: Path) -> None:
             db.execute("DROP STREAM sensors")
         db.execute("DROP STREAM s; DROP STREAM sensors CASCADE")
         assert {query.name for query in db.queries()} == {
-            f"{name}_{mode}" for name in ("table", "changed") for mode in MODES
+            f"{name}_{mode}" for name in ("table", "changed", "using") for mode in MODES
         }
 
 
@@ -176,8 +186,8 @@ def test_followers_and_sinks_go_on(tmp_path: Path) -> None:
         follower = query.follow()
         db.execute("ADVANCE TO 2")
         first = next(follower).to_pylist()
-        db.execute("ALTER STREAM s ADD COLUMN d INT; ALTER STREAM s RENAME TO u; ALTER STREAM u RENAME b TO name")
-        db.execute("INSERT INTO u VALUES (3, 'z', 1, 3); ADVANCE TO 4")
+        db.execute("ALTER STREAM s ADD COLUMN d INT; ALTER STREAM s RENAME TO new; ALTER STREAM new RENAME b TO name")
+        db.execute("INSERT INTO new VALUES (3, 'z', 1, 3); ADVANCE TO 4")
         assert first + next(follower).to_pylist() == [row for rows in taken for row in rows]
         assert [row["b"] for rows in taken for row in rows] == ["x", "y", "z"]
 

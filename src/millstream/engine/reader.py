@@ -53,6 +53,7 @@ class Reader:
         self._plan, self._groups, self._admitter = plan, groups, admitter
         self._extents = Extents()
         self._tails, self.currents = Tails(), Currents()
+        self._heights: dict[str, int] = {}
         self._inputs: tuple[Pipeline, dict[str, frozenset[str]]] = plan.pipeline, {}
 
     def read(self, reader: Callable[[Snapshot], _Item]) -> _Item:
@@ -184,9 +185,16 @@ class Reader:
         def rows(snapshot: Snapshot) -> int:
             if edge in self.sources:
                 return sum(file.rows for file in snapshot.history.get(edge, ()))
-            return sum(map(self.commits.store.height, snapshot.results.get(edge, ())))
+            return sum(map(self._height, snapshot.results.get(edge, ())))
 
         return self.read(rows)
+
+    def _height(self, name: str) -> int:
+        """The rows of a segment, which never change."""
+        found = self._heights.get(name)
+        if found is None:
+            found = self._heights[name] = self.commits.store.height(name)
+        return found
 
     def held_in(self, edge: str, snapshot: Snapshot, since: int, until: int) -> tuple[int, int]:
         """How many rows of what an edge shows come or go after an instant and begin by another, and their bytes."""
@@ -201,7 +209,9 @@ class Reader:
 
     def forget(self, snapshot: Snapshot) -> None:
         """Forget what is remembered of segments that a snapshot does not name."""
-        self._tails.keep({name for names in snapshot.results.values() for name in names})
+        named = {name for names in snapshot.results.values() for name in names}
+        self._tails.keep(named)
+        self._heights = {name: rows for name, rows in [*self._heights.items()] if name in named}
         self.currents.keep(snapshot.results)
 
 

@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping
 
 from sqlglot import exp
 
+from millstream.language.stars import star_of
+from millstream.language.syntax import StreamOperator
 from millstream.plan.definitions import Definition, StreamDefinition, TableDefinition
 
 Definitions = Mapping[str, Definition]
@@ -23,14 +25,17 @@ def as_called_now(tree: exp.Query, then: Definitions, now: Definitions) -> exp.Q
         return tree
     tree = tree.copy()
     for block in [*tree.find_all(exp.Select)]:
-        tables = [*_tables_of(block)]
-        for table in tables:
+        changed = list[tuple[exp.Table, Definition, Definition]]()
+        for table in _tables_of(block):
             key = ".".join(part.name for part in table.parts).lower()
             before = then.get(key)
             after = None if before is None or _is_of_with(table) else known.get(before.edge)
             if before is not None and after is not None and not _is_as_it_was(key, before, after):
-                _without_added(block, table, before, after, alone=len(tables) == 1)
-                _renamed(table, before, after)
+                changed.append((table, before, after))
+        added = {_said(table).lower(): _added(before, after) for table, before, after in changed}
+        _without_added(block, {name: columns for name, columns in added.items() if columns})
+        for table, before, after in changed:
+            _renamed(table, before, after)
     return tree
 
 
@@ -68,7 +73,7 @@ def _is_of_with(table: exp.Table) -> bool:
 
 def _renamed(table: exp.Table, before: Definition, after: Definition) -> None:
     """The name of now; what else the text says goes by the names of then."""
-    said = table.alias or table.name
+    said = _said(table)
     *owner, name = after.name.split(".")
     table.set("this", exp.to_identifier(name))
     table.set("db", exp.to_identifier(owner[0]) if owner else None)
@@ -92,22 +97,49 @@ def _added(before: Definition, after: Definition) -> list[str]:
     return [field.name for field in after.columns[first:]]
 
 
-def _without_added(block: exp.Select, table: exp.Table, before: Definition, after: Definition, *, alone: bool) -> None:
+def _said(item: exp.Expr) -> str:
+    """What an item of FROM is called in its text."""
+    return str(item.alias or (item.name if isinstance(item, exp.Table) else ""))
+
+
+def _without_added(block: exp.Select, added: Mapping[str, list[str]]) -> None:
     """Stars stand for the columns of then."""
-    added, name = _added(before, after), table.alias or table.name
-    if not added:
-        return
-    for star in [*_stars(block)]:
+    for star in [*_stars(block)] if added else ():
         column = star.parent if isinstance(star.parent, exp.Column) else None
-        owner = None if column is None else column.table
-        if (owner is None and alone) or (owner is not None and owner.lower() == name.lower()):
-            excepted = star.args.get("except_") or []
-            star.set("except_", [*excepted, *(exp.column(each) for each in added)])
+        names = _items_of(block) if column is None else None
+        if column is not None:
+            _except(star, added.get(column.table.lower(), []))
+        elif names is None or len(names) == 1 or star.args.get("replace") or star.args.get("rename"):
+            _except(star, [name for columns in added.values() for name in columns])
+        else:
+            # Others in FROM may have columns of these names.
+            owned = [exp.Column(this=star.copy(), table=exp.to_identifier(name)) for name in names]
+            for name, each in zip(names, owned, strict=True):
+                _except(each.this, added.get(name.lower(), []))
+            above: exp.Expr = star.parent or block
+            listed = [*above.expressions]
+            place = next(number for number, item in enumerate(listed) if item is star)
+            above.set("expressions", [*listed[:place], *owned, *listed[place + 1 :]])
+
+
+def _except(star: exp.Star, added: list[str]) -> None:
+    if added:
+        star.set("except_", [*(star.args.get("except_") or []), *map(exp.column, added)])
+
+
+def _items_of(block: exp.Select) -> list[str] | None:
+    """What FROM's items are called, in their order; None where `*` is not all of their columns, one after the other."""
+    joins = block.args.get("joins") or []
+    items = [block.args["from_"].this, *(join.this for join in joins)]
+    names = [_said(item) for item in items]
+    plain = all(not (join.method or join.args.get("using") or join.kind in ("SEMI", "ANTI")) for join in joins)
+    nested = any(item.args.get("joins") for item in items)
+    return names if plain and all(names) and not nested and not block.args.get("laterals") else None
 
 
 def _stars(block: exp.Select) -> Iterator[exp.Star]:
     """Those of the select list, which may stand in a relation-to-stream operator."""
     for item in block.expressions:
-        for star in item.find_all(exp.Star):
-            if isinstance(star.parent, exp.Column | exp.Select) or star.parent is item or star is item:
+        for each in item.expressions if isinstance(item, StreamOperator) else [item]:
+            if (star := star_of(each)) is not None:
                 yield star

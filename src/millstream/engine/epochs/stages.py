@@ -215,8 +215,9 @@ def make_stages(
         arrivals = [levels[edge] + (route is not None) for edge, route in routes if edge in levels]
         level = max([*arrivals, 1 if each.keyed else 0])
         flows = tuple(_flow(edge, route) for edge, route in routes)
-        alone = len(flows) == 1 and readers[flows[0]] == 1 and not _has_more(layouts[step.read[0]], step.widths)
-        combiner = step.operator.combiner if alone else None
+        is_only_reader = len(flows) == 1 and readers[flows[0]] == 1
+        is_only_reader = is_only_reader and not _has_more(layouts[step.read[0]], step.widths)
+        combiner = step.operator.combiner if is_only_reader else None
         sums = ""
         for flow, (edge, route) in zip(flows, routes, strict=True):
             flow_layouts[flow] = flow_layouts[edge] = layouts[edge]
