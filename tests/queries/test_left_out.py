@@ -8,8 +8,9 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from textwrap import dedent
 
@@ -158,3 +159,35 @@ def test_values_of_all_types_are_shown() -> None:
     rows = pl.DataFrame({"b": [b"\xff", None], "l": [[b"\x01"], None], "s": ['"', None]})
     assert as_texts(rows).to_list() == ['{"b":"ff","l":["01"],"s":"\\""}', '{"b":null,"l":null,"s":null}']
     assert as_texts(pl.DataFrame(height=2)).to_list() == ["{}", "{}"]
+
+
+def test_queries_come_and_go_while_rows_come() -> None:
+    rows = [(1, t * 7 % 5, t) for t in range(120)]
+    failures: list[BaseException] = []
+
+    def guarded(work: Callable[[], None]) -> None:
+        try:
+            work()
+        except BaseException as error:
+            failures.append(error)
+
+    with ms.connect(engine="inprocess") as db:
+        db.execute(STREAM)
+
+        def come_and_go() -> None:
+            for within in range(4):
+                db.register(f"SELECT k FROM S [RANGE {within} ON c]").drop()
+                db.execute("SELECT raw FROM S._malformed")
+
+        def insert() -> None:
+            for start in range(0, len(rows), 20):
+                db.insert("S", rows[start : start + 20])
+
+        threads = [threading.Thread(target=guarded, args=(work,)) for work in (come_and_go, come_and_go, insert)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert not failures
+        db.register("SELECT k FROM S [RANGE 1 ON c]")
+        assert _told(db) == _expected(rows, ON_C, by_k=False, until=115)

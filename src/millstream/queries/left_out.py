@@ -116,15 +116,12 @@ class LeftOutElements:
             self._last = bound, frozenset(order for order in found if order.table in self._engine.sources)
         return self._last[1]
 
-    def follow(self) -> None:
+    def _follow(self) -> None:
         """Have an edge for all windows that there are, and for no others."""
-        if self._windows.keys() == self._edges.keys():
-            return
-        with self._engine.lock:
-            for order in [order for order in self._edges if order not in self._windows]:
-                self._hide(order)
-            for order in [order for order in self._windows if order not in self._edges]:
-                self._show(order)
+        for order in [order for order in self._edges if order not in self._windows]:
+            self._hide(order)
+        for order in [order for order in self._windows if order not in self._edges]:
+            self._show(order)
 
     def _show(self, order: WindowOrder) -> None:
         engine, session, plan = self._engine, self._session, self._plan(order, None)
@@ -156,22 +153,31 @@ class LeftOutElements:
 
     def catch_up(self) -> None:
         """Put what has become known to be left out into the tables of such elements."""
-        self.follow()
-        for order in [*self._edges]:
-            self._put_new(order)
+        if self._is_behind():
+            with self._engine.lock:
+                self._follow()
+                for order in [*self._edges]:
+                    self._put_new(order)
+
+    def _is_behind(self) -> bool:
+        """Looked at without the lock: who reads does not wait for an epoch of others."""
+        snapshot, backfills = self._engine.snapshot, self._engine.backfills
+        return self._windows.keys() != self._edges.keys() or any(
+            snapshot.progress(order.stream).heartbeat > self._looked.get(order, -1) and shown.edge not in backfills
+            for order, shown in [*self._edges.items()]
+        )
 
     def _put_new(self, order: WindowOrder) -> None:
         engine, edge = self._engine, self._edges[order].edge
-        with engine.lock:
-            snapshot, final = engine.snapshot, engine.sources.frontier(order.stream)
-            since = max(snapshot.progress(order.table).noted.get(order.key, -1), self._looked.get(order, -1))
-            if final <= since or edge in engine.backfills or edge in snapshot.failures:
-                return
-            found = engine.reader.segments(edge, snapshot, lambda extent: extent.has_elements(since, final))
-            wanted = [frame.filter((pl.col(START) > since) & (pl.col(START) <= final)) for frame in found]
-            if any(frame.height for frame in wanted):
-                self._put(order, pl.concat(wanted).sort(START, maintain_order=True), final)
-            self._looked[order] = final
+        snapshot, final = engine.snapshot, engine.snapshot.progress(order.stream).heartbeat
+        since = max(snapshot.progress(order.table).noted.get(order.key, -1), self._looked.get(order, -1))
+        if edge in engine.backfills:
+            return
+        found = engine.reader.segments(edge, snapshot, lambda extent: extent.has_elements(since, final))
+        wanted = [frame.filter((pl.col(START) > since) & (pl.col(START) <= final)) for frame in found]
+        if any(frame.height for frame in wanted):
+            self._put(order, pl.concat(wanted).sort(START, maintain_order=True), final)
+        self._looked[order] = final
 
     def _put(self, order: WindowOrder, rows: Batch, until: int) -> None:
         engine, snapshot, stream = self._engine, self._engine.snapshot, self._session.catalog.of_edge(order.stream)
