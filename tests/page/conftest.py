@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
+    """No longer than for the tests of the page: an event loop runs in the thread as long as it is there."""
     with chromium() as opened:
         yield opened
 

@@ -1,6 +1,6 @@
 """Queries leave their group for plans of their own, where these are the better ones.
 
-    one of them is left, or few of a join of all rows ──run over history──▶ one commit ──▶ alone, in no group
+    one of them is left, or few of a join of all rows ──run over history──▶ one commit ──▶ no group any more
 
 A group of few queries whose join has lineage looks at no more rows than their own joins would, and stays. One query has
 nobody to share with: its own plan is the same without a selection for many. Where a join makes all of its rows for
@@ -47,7 +47,7 @@ from millstream.state.snapshot import Catalog
 
 _MOST_NAMES = 64  # of the queries of a group: more of them, though equal, would be as many entries of the catalog
 
-_ALONE = "no other query is left in its group"
+_LAST = "no other query is left in its group"
 
 _log = logging.getLogger(__name__)
 
@@ -96,7 +96,7 @@ class Leaving:
             self._engine.backfills.cancel(move.afters[0])
 
     def reading(self, grown: Collection[str]) -> list[str]:
-        """Groups of few queries that may be better off alone, and read one of some sources."""
+        """Groups of few queries whose queries may have better plans of their own, and that read one of some sources."""
         return [
             group.identity
             for group in self._engine.groups
@@ -119,7 +119,7 @@ class Leaving:
         return sum(now.values()) >= 2 * sum(before.values())
 
     def consider(self, group: Group, margin: float) -> bool:
-        """Have a query leave a group if it is better off alone; tells whether one is on its way."""
+        """Have a query leave a group if its own plan is the better one; tells whether one is on its way."""
         with self._engine.lock:
             return self._consider(group, margin)
 
@@ -127,13 +127,13 @@ class Leaving:
         tables = self._engine.groups.tables
         if not self._are_few(group) or group.filling or tables.has_waiting(group):
             return False
-        is_alone = self._rows(group) == 1
-        if not is_alone and not _makes_all(group):
+        is_last = self._rows(group) == 1
+        if not is_last and not _makes_all(group):
             return False
         queries = [*self._queries(group)]
         if any(map(self.is_leaving, queries)):
             return True
-        reason = _ALONE if is_alone else self._why_apart(group, margin)
+        reason = _LAST if is_last else self._why_apart(group, margin)
         return reason is not None and any(self.leave(query, reason) for query in queries)
 
     def _queries(self, group: Group) -> Iterator[Query]:
@@ -143,7 +143,7 @@ class Leaving:
         return (query for query in found if self._may_leave(query, group) and self._is_there_by_choice(query))
 
     def _may_leave(self, query: Query, group: Group) -> bool:
-        """Whether it came alone, and runs."""
+        """Whether it was registered by itself, and runs."""
         template = query.template
         if not isinstance(template, GroupTemplate) or template.group is not group or template.text_of(query) is None:
             return False

@@ -66,7 +66,7 @@ class WindowOrder:
 
 
 @dataclass(frozen=True)
-class Shown:
+class ShownEdge:
     """Where what is left out is shown, with so many of the stream's columns: those that it had then."""
 
     edge: str
@@ -80,7 +80,7 @@ class LeftOutElements:
         self._engine, self._session = engine, session
         self._windows = Counter[WindowOrder]()  # queries that have such windows
         self._of_queries: dict[str, frozenset[WindowOrder]] = {}
-        self._edges: dict[WindowOrder, Shown] = {}
+        self._edges: dict[WindowOrder, ShownEdge] = {}
         self._firsts: dict[WindowOrder, Mapping[str, int]] = {}  # since when there are elements for the first that came
         self._looked: dict[WindowOrder, int] = {}  # how far nothing is to be told
         self._last: tuple[BoundQuery | None, frozenset[WindowOrder]] = None, frozenset()
@@ -96,7 +96,7 @@ class LeftOutElements:
                 self._session.declared = self._session.declared.replacing(entry)
             else:
                 self._engine.attach(plan, _OPTIONS, entry["firsts"])
-                self._edges[order] = Shown(entry["edge"], len(plan.schema) - 1)
+                self._edges[order] = ShownEdge(entry["edge"], len(plan.schema) - 1)
 
     def notice(self, state: str, queries: Sequence[Query]) -> None:
         """Queries have come or gone."""
@@ -132,7 +132,7 @@ class LeftOutElements:
         content |= {"partition": order.partition, "samples": order.samples, **session.alterations.entry()}
         declared = session.declared.with_entry(LEFT_OUT, order.name, **content)
         engine.show([plan], _OPTIONS, declared.entries, firsts)
-        session.declared, self._edges[order] = declared, Shown(edge, len(plan.schema) - 1)
+        session.declared, self._edges[order] = declared, ShownEdge(edge, len(plan.schema) - 1)
 
     def _hide(self, order: WindowOrder) -> None:
         self._put_new(order)

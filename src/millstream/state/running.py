@@ -24,10 +24,12 @@ _log = logging.getLogger(__name__)
 
 
 class RunningSteps:
-    """The file of a process; nobody else writes it."""
+    """The file of a process; nobody else writes it: another process that takes the database makes a file of its own."""
 
     def __init__(self, path: Path) -> None:
-        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._path = path
+        path.unlink(missing_ok=True)
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
             os.posix_fallocate(self._file, 0, _PLACES * _LENGTH)
             os.pwrite(self._file, bytes(_PLACES * _LENGTH), 0)
@@ -68,6 +70,12 @@ class RunningSteps:
             if not self._is_broken:
                 self._is_broken = True
                 _log.warning("what is run cannot be noted: %s", error.strerror)
+
+    def forget(self) -> None:
+        """The process ends well."""
+        with suppress(OSError):
+            if os.path.samestat(os.fstat(self._file), self._path.stat()):
+                self._path.unlink(missing_ok=True)
 
     def close(self) -> None:
         with self._lock:
@@ -122,9 +130,3 @@ class Suspects:
             replacement.replace(self._path)
         except OSError as error:
             _log.warning("%s cannot be written: %s", self._path, error.strerror)
-
-
-def forget_running(directory: Path) -> None:
-    """The process ends well."""
-    with suppress(OSError):
-        (directory / RUNNING).unlink(missing_ok=True)

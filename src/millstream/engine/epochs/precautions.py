@@ -26,7 +26,7 @@ from millstream.engine.epochs.caution import Culprits, Trial, TriedWork
 from millstream.engine.epochs.workers import WorkerProcess
 from millstream.errors import EvaluationError, StateError
 from millstream.kernel.stepping import noted_by
-from millstream.state.running import RUNNING, RunningSteps, Suspects, forget_running, steps_in
+from millstream.state.running import RUNNING, RunningSteps, Suspects, steps_in
 
 _CERTAIN = 2  # deaths of a child at one step
 _TRIES = 6  # of one piece of work, until one step has so many
@@ -64,8 +64,8 @@ class Precautions:
         if self._child is not None:
             self._child.close()
         if self._running is not None:
+            self._running.forget()
             self._running.close()
-            forget_running(self.directory)
 
     @contextmanager
     def noted(self) -> Iterator[None]:
