@@ -180,8 +180,8 @@ def test_a_caller_that_goes_amid_its_body(
     _, call = service
     host, _, port = call.netloc.partition(":")
     with socket.create_connection((host, int(port)), timeout=LIMIT) as connection:
-        head = "POST /v1/streams/s/rows HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: text/csv\r\nContent-Length: 50\r\n\r\nk"
-        connection.sendall(head.encode())
+        head = "POST /v1/streams/s/rows HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: text/csv\r\nContent-Length: 50"
+        connection.sendall(f"{head}\r\n\r\nk".encode())
         connection.shutdown(socket.SHUT_WR)
         while connection.recv(1 << 16):
             pass
