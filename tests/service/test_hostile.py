@@ -174,6 +174,21 @@ def test_bodies_without_end(service: tuple[ms.Database, Caller]) -> None:
     assert call("GET", "/v1/queries/q")[0] == 200
 
 
+def test_a_caller_that_goes_amid_its_body(
+    service: tuple[ms.Database, Caller], caplog: pytest.LogCaptureFixture
+) -> None:
+    _, call = service
+    host, _, port = call.netloc.partition(":")
+    with socket.create_connection((host, int(port)), timeout=LIMIT) as connection:
+        head = "POST /v1/streams/s/rows HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: text/csv\r\nContent-Length: 50"
+        connection.sendall(f"{head}\r\n\r\nk".encode())
+        connection.shutdown(socket.SHUT_WR)
+        while connection.recv(1 << 16):
+            pass
+    assert call("GET", "/v1/queries/q")[0] == 200
+    assert not [record for record in caplog.records if record.exc_info]
+
+
 def test_a_follower_that_does_not_read_is_told_where_it_was_left() -> None:
     with ms.connect(engine="inprocess") as db:
         db.execute("SET max_follower_bytes = '1 MB'; CREATE STREAM s (k INT, v INT) TIMESTAMP BY ts RETAIN 100")

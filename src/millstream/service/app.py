@@ -13,6 +13,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, PlainTextResponse
 from pydantic import ValidationError
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 from millstream.database import Database
 from millstream.errors import Error, InputError, NameError
@@ -149,6 +150,10 @@ def _handle_errors(app: FastAPI) -> None:
         response = error_response(error.error, error.status_code)
         response.raw_headers.extend(error.more)
         return response
+
+    @handler(ClientDisconnect)
+    async def of_nobody_there(request: Request, error: ClientDisconnect) -> Response:
+        return error_response(InputError("the caller went before the body had come"))
 
     @handler(HTTPException)
     async def of_http(request: Request, error: HTTPException) -> Response:
