@@ -6,6 +6,7 @@ And Spark for those that need it: in this process, or where MILLSTREAM_TEST_MAST
 
 from __future__ import annotations
 
+import logging
 import os
 import subprocess
 from collections.abc import Iterator
@@ -35,6 +36,18 @@ def pytest_configure(config: pytest.Config) -> None:
 
 # Read by every Spark that tests start, also in processes of their own: a busy machine is no failure.
 os.environ.setdefault("SPARK_CONF_DIR", str(Path(__file__).parent / "spark" / "conf"))
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_logged_for_long() -> Iterator[None]:
+    """What a command that a test runs in this process says of logs is for that test."""
+    root, ours = logging.getLogger(), logging.getLogger("millstream")
+    levels = root.level, ours.level
+    yield
+    for handler in [each for each in root.handlers if type(each).__module__.startswith("millstream.")]:
+        root.removeHandler(handler)
+    root.setLevel(levels[0])
+    ours.setLevel(levels[1])
 
 
 @pytest.fixture

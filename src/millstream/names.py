@@ -7,6 +7,7 @@ streams and tables parts of paths.
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Sequence
 from urllib.parse import quote
 
 MOST_CHARACTERS = 128
@@ -40,6 +41,11 @@ def why_no_path(name: str) -> str | None:
     if "/" in name or "\\" in name:
         return "it could be taken for a path"
     return "as a part of a path it is too long" if len(quote(name, safe="")) > _MOST_OF_A_PATH else None
+
+
+def shortly(names: Sequence[str]) -> str:
+    """The first of many names, and how many there are."""
+    return ", ".join(names[:3]) + (f", ... ({len(names):,})" if len(names) > 3 else "")
 
 
 def shown_name(name: object) -> str:

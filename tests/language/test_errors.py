@@ -216,12 +216,12 @@ class TestInserts:
     @pytest.mark.parametrize(
         ("rows", "says"),
         [
-            ([(1, "x", 1, 5), ("y", "x", 1, 6)], "row 2, column \"a\": 'y' is not a INT"),
+            ([(1, "x", 1, 5), ("y", "x", 1, 6)], "row 2, column \"a\": 'y' is not an INT"),
             ([(1, "x", 5)], "row 1 has 3 values, not 4"),
             ([(1, "x", 1, None)], "NULL"),
             ([(1, "x", 1, -4)], "negative"),
-            ([(2**40, "x", 1, 1)], "is not a INT"),
-            ([(1.5, "x", 1, 1)], "1.5 is not a INT"),
+            ([(2**40, "x", 1, 1)], "is not an INT"),
+            ([(1.5, "x", 1, 1)], "1.5 is not an INT"),
             ([(True, "x", 1, 1)], "True"),
             ([(1, b"\xff", 1, 1), 7], "row 2 is a int"),
             ([{"a": 1, "b": "x", "d": 1}], 'column "ts" is missing'),

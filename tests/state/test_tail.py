@@ -13,6 +13,7 @@ import pytest
 import millstream as ms
 from millstream.state import tail
 from millstream.state.store import DirectoryStore
+from millstream.state.written import Written
 
 FRAME = pl.DataFrame({"k": [1, 2, 3], "v": ["a", "b", None]})
 
@@ -163,3 +164,25 @@ def test_a_store_that_is_closed_has_no_file_open(store: DirectoryStore) -> None:
     links = [file.resolve() for file in Path("/proc/self/fd").iterdir()]
     assert not [path for path in links if path.parent == store.segments.resolve()]
     assert store.read(name).equals(FRAME)
+
+
+def test_what_was_of_use_only_for_a_while_takes_nothing_from_others(
+    store: DirectoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tail, "_LONG", 1)  # another file each time
+    with Written(store) as work:
+        with store.file("e1") as writer:
+            work.add([writer.write(FRAME)])
+            committed = writer.write(FRAME)
+        after = written(store)
+        assert file_of(after) != file_of(committed)
+    store.syncing_names([committed, after])()
+    assert fresh(store).read(committed).equals(FRAME)
+
+
+def test_files_that_are_swept_need_not_be_synced(store: DirectoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tail, "_LONG", 1)
+    old, kept = written(store), written(store)
+    store.sweep([old], [kept])
+    store.syncing_names([kept])()
+    assert fresh(store).read(kept).equals(FRAME)

@@ -37,12 +37,13 @@ def run(
     from millstream.service.logs import log_to  # slow to import, and not needed by other commands
 
     or_exit(lambda: log_to(log_format.lower(), log_level.lower()))
+    text = or_exit(lambda: text_of(file))  # first: a wrong name leaves no directory behind
     with Stop() as stop:
         opened = or_exit(lambda: database(db, in_process))
         stop.again()
 
         def work() -> None:
-            result, report = opened.execute(text_of(file), again=True), None
+            result, report = opened.execute(text, again=True), None
             if not stop.came:
                 report = opened.run(lasting)
             if not stop.came or lasting is None:

@@ -61,7 +61,7 @@ def serve(
     from millstream.service.audit import audit_of
     from millstream.service.limits import BodyLimits, ConnectionLimits, ServiceLimits
     from millstream.service.logs import log_to
-    from millstream.service.server import Address, Certificate, Server, check_open_to
+    from millstream.service.server import Address, Certificate, Server, check_free, check_open_to
     from millstream.service.traces import exported_traces
 
     or_exit(lambda: log_to(log_format.lower(), log_level.lower()))
@@ -69,6 +69,7 @@ def serve(
     known = tokens_of(db, tokens)
     address = Address(host, port)
     or_exit(lambda: check_open_to(address, known))
+    or_exit(lambda: check_free(address))  # before a database is opened, or made, for nothing
     if (tls_cert is None) != (tls_key is None):
         raise typer.BadParameter("--tls-cert and --tls-key go together")
     certificate = None if tls_cert is None or tls_key is None else Certificate(tls_cert, tls_key)

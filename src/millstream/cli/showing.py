@@ -62,8 +62,10 @@ def show(result: ms.Result) -> None:
 def text_of(file: Path) -> str:
     try:
         return file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ms.InputError(f"cannot read {file}", detail=str(error)) from None
+    except UnicodeDecodeError as error:
+        raise ms.InputError(f"cannot read {file}", detail=str(error), hint="statements are text in UTF-8") from None
+    except OSError as error:
+        raise ms.InputError(f"cannot read {file}", detail=error.strerror) from None
 
 
 def database(path: Path | None, in_process: bool) -> ms.Database:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
 from operator import itemgetter
 from typing import Any
 
@@ -24,6 +25,7 @@ from millstream.plan.definitions import NO_RULES, ColumnRules
 from millstream.types import BINARY, STRING, DataType, Field, Schema, arrow_schema, to_arrow
 
 _NONE = object()  # no name of a column
+_OF_INSTANTS = "a column of type TIMESTAMP holds it, as in TIMESTAMP BY ts TIMESTAMP"
 
 
 def typed_table(
@@ -279,8 +281,15 @@ def _first_misfit(values: Sequence[Any], name: str, kind: DataType, owner: str) 
         try:
             column_of([value], kind)
         except MISFITS:
-            return InputError(f'{owner}: row {index + 1}, column "{name}": {shown_value(value)} is not a {kind}')
+            return InputError(
+                f'{owner}: row {index + 1}, column "{name}": {shown_value(value)} is not {_article(kind)} {kind}',
+                hint=_OF_INSTANTS if isinstance(value, datetime) and kind.is_numeric else None,
+            )
     return InputError(f'{owner}: column "{name}" does not fit {kind}')
+
+
+def _article(kind: DataType) -> str:
+    return "an" if str(kind)[0] in "AEIOU" else "a"
 
 
 def _check_sizes(table: pa.Table, columns: Schema, owner: str, most: int) -> None:

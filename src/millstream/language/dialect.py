@@ -263,7 +263,8 @@ class QueryParser(SparkParser):
         self._advance()
         window = self._parse_begin_end() if self._match_text_seq("BEGIN") else self._parse_sliding_window()
         if not self._match(TokenType.R_BRACKET):
-            self._refuse("expected ] at the end of the window")
+            found = f', not "{self._curr.text}"' if self._curr.text else ""
+            self._refuse(f"expected ] at the end of the window{found}")
         spanned(window, start, self._prev.end + 1)
         return window
 

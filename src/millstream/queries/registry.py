@@ -101,7 +101,9 @@ class Registry:
             key = name.lower()
             if key in self._queries or key in seen:
                 raise CatalogError(
-                    f'there is a query "{name}" already', hint="drop it first, or choose another name", place=place
+                    f'there is a query "{name}" already',
+                    hint="REGISTER OR REPLACE QUERY replaces it; or choose another name",
+                    place=place,
                 )
             seen.add(key)
 

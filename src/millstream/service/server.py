@@ -76,6 +76,12 @@ def check_open_to(address: Address, tokens: Tokens | None) -> None:
         )
 
 
+def check_free(address: Address) -> None:
+    """Refuse an address that somebody else serves at."""
+    with _bound(address, socket.socket):
+        pass
+
+
 class Server:
     """A database at an address. `serve` returns when it was told to stop, with everything closed but the database."""
 
@@ -104,7 +110,7 @@ class Server:
             certificate.check()
         self.connections = Connections((limits or ServiceLimits()).connections)
         app.state.service.connections = self.connections
-        self._socket = _bound(address, self.connections)
+        self._socket = _bound(address, lambda *kind: BoundedSocket(self.connections.most, *kind))
         self.address = Address(address.host, self._socket.getsockname()[1], certificate is not None)
         config = uvicorn.Config(
             app,
@@ -161,14 +167,22 @@ class _Uvicorn(uvicorn.Server):
         await super().shutdown(sockets)
 
 
-def _bound(address: Address, connections: Connections) -> socket.socket:
+def _bound(address: Address, made: Callable[[int, int, int], socket.socket]) -> socket.socket:
     family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
     try:
         # The protocol is named: asyncio sends small parts at once only where it sees that it is TCP.
-        found = BoundedSocket(connections.most, family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+        found = made(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    except OSError as error:
+        raise _unserved(address, error) from None
+    try:
         found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         found.bind((address.host, address.port))
         found.listen(2048)  # who comes before the first turn of the loop waits, and is not refused
     except OSError as error:
-        raise SetupError(f"cannot serve at {address}", detail=error.strerror, hint="choose another --port") from None
+        found.close()
+        raise _unserved(address, error) from None
     return found
+
+
+def _unserved(address: Address, error: OSError) -> SetupError:
+    return SetupError(f"cannot serve at {address}", detail=error.strerror, hint="choose another --port")

@@ -486,6 +486,9 @@ class DirectoryStore:
                 path.unlink(missing_ok=True)
             except OSError:
                 self._unremoved.add(path)
+                continue
+            if self._tail is not None:
+                self._tail.forget(path)
         for period in {path.parent for path in paths if path.parent.name.startswith(f"{PERIOD}=")}:
             with suppress(OSError):  # it is not empty, or gone already
                 period.rmdir()

@@ -23,6 +23,11 @@ PREFIX = "tail"  # of the names of such files, which a backup must copy
 _LONG = 1 << 20  # bytes after which another file is begun
 
 
+def is_in_tail(name: str) -> bool:
+    """Whether a segment lies in such a file, beside those of others."""
+    return name.startswith(f"{PREFIX}-")
+
+
 class Tail:
     """The file, and how much of it is whole."""
 
@@ -79,6 +84,10 @@ class Tail:
             else:
                 self.path.unlink(missing_ok=True)
         self._file = self.path = None
+
+    def forget(self, path: Path) -> None:
+        """A file is gone, with what was appended to it and came to nothing."""
+        self._unsynced.discard(path)
 
     def close(self) -> None:
         """Nothing is appended any more, but by who begins another file."""

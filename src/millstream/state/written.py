@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 
 from millstream.state.store import Store
+from millstream.state.tail import is_in_tail
 
 
 class Written:
@@ -19,7 +20,10 @@ class Written:
 
     def keep_only(self, names: Collection[str]) -> None:
         """Remove all but these."""
-        self._store.sweep(self.names, names)
+        gone = self.names.difference(names)
+        self._store.pool.forget(gone)
+        # A part of the tail lies beside what others have committed: it goes with the file, once nothing is named there.
+        self._store.sweep((name for name in gone if not is_in_tail(name)), names)
         self.names.intersection_update(names)
 
     def __enter__(self) -> Written:

@@ -21,6 +21,7 @@ from millstream.language import statements as st
 from millstream.language.definer import altered
 from millstream.language.instants import shown_instant
 from millstream.language.statement_parser import parse
+from millstream.names import shortly
 from millstream.plan.definitions import StreamDefinition, TableDefinition
 from millstream.statements.definitions import Definitions
 from millstream.statements.result import Result
@@ -69,7 +70,7 @@ class Altering:
         if users := self._users(key):
             raise CatalogError(
                 f'table "{statement.name}" is in use',
-                detail=f"by {', '.join(users)}; a change that takes a row away says all its columns, "
+                detail=f"by {shortly(users)}; a change that takes a row away says all its columns, "
                 "and they would take away others without the new one",
                 hint="drop those first, and create them again",
                 place=statement.name.place,
@@ -78,8 +79,7 @@ class Altering:
     def _for_readers(self, key: str) -> str:
         """What those who read it should know."""
         users = self._users(key)
-        shown = ", ".join(users[:3]) + (f", ... ({len(users):,})" if len(users) > 3 else "")
-        return f"; {shown} {'keeps' if len(users) == 1 else 'keep'} the columns of before" if users else ""
+        return f"; {shortly(users)} {'keeps' if len(users) == 1 else 'keep'} the columns of before" if users else ""
 
     def _altered(self, kind: str, key: str, statement: st.Alteration, number: int) -> Declarations:
         """What is declared, with a statement behind those that made an object what it is."""

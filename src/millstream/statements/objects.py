@@ -19,6 +19,7 @@ from millstream.ingest.insert import Inputs
 from millstream.language import statements as st
 from millstream.language.statement_parser import parse
 from millstream.language.type_names import stored_text
+from millstream.names import shortly
 from millstream.plan.definitions import Definition, StreamDefinition, TableDefinition, ViewDefinition
 from millstream.queries.registry import Registry
 from millstream.statements.altering import Altering
@@ -100,8 +101,8 @@ class ObjectStatements:
         if users := self.users(name.key):
             raise CatalogError(
                 f'{kind} "{name}" is in use',
-                detail=f"by {', '.join(users)}",
-                hint="drop those first",
+                detail=f"by {shortly(users)}",
+                hint=f"drop those first, or DROP {statement.kind.upper()} {name} CASCADE drops all that reads it",
                 place=name.place,
             )
         self.check_not_read(name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 import polars as pl
@@ -152,7 +152,7 @@ class Evaluation:
     def _shown_by_job(
         self, group: Group, table: Segment, snapshot: Snapshot, firsts: Mapping[str, int], last: int
     ) -> Sequence[Batch]:
-        with self._commits.store.file("queries") as writer:
+        with self._commits.store.file("queries", synced=False) as writer:
             tables = {group.selection: (writer.write(table),)}
         run = HistoryRun(group.pipeline, frozenset([group.edge]), firsts=firsts, tables=tables)
         with self._run(run, -1, snapshot, last) as (run, made):
@@ -198,7 +198,8 @@ class Evaluation:
         final = {source: min(max(until, frontier), last) for source, frontier in frontiers.items()}
         with Written(self._commits.store) as written:
             written.add(run.names())
-            task = self._replay.rest(run, snapshot, final, last)
+            # Epochs go on, and sweep files in which nothing committed lies: what is of use only here has its own.
+            task = replace(self._replay.rest(run, snapshot, final, last), synced=False)
             made = self._made(task, with_states)
             elsewhere = made.store is not self._commits.store
             written.add(() if elsewhere else made.outcome.names())
