@@ -278,3 +278,8 @@ def test_whoever_is_stopped_has_one_of_them(tmp_path: Path, point: str) -> None:
         assert [row[0] for row in db.execute("DESCRIBE v")] in (["a"], ["b"])
         db.execute("REGISTER OR REPLACE QUERY q AS SELECT b FROM s [RANGE 10]")
         assert db.query("q").result().num_rows == 3
+
+
+def test_a_query_with_the_name_of_something_else_is_told(db: ms.Database) -> None:
+    assert db.execute("REGISTER QUERY V AS SELECT b FROM s").notices == ("FROM V goes on reading the view v",)
+    assert not db.execute("REGISTER QUERY w AS SELECT b FROM s").notices

@@ -55,7 +55,7 @@ class Executor:
         registry = queries.registry
         self.objects = ObjectStatements(engine, session, registry, inputs, source_loop, external)
         self.code = UserCodeStatements(engine, session, pickler)
-        self.queries = QueryStatements(engine, queries, sinks)
+        self.queries = QueryStatements(engine, session, queries, sinks)
         self.sinks = SinkStatements(engine, session, queries, sinks, external)
         self._settings = SettingStatements(engine, session, registry)
         self._ad_hoc = AdHocQueries(engine, planner, inputs)

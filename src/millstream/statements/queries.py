@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from millstream.catalog.objects import kind_of
+from millstream.catalog.session import Session
 from millstream.connectors.sinks import Sinks
 from millstream.engine.engine import Engine
 from millstream.errors import CatalogError
@@ -16,14 +18,19 @@ from millstream.statements.result import Result
 class QueryStatements:
     """Standing queries come and go."""
 
-    def __init__(self, engine: Engine, queries: StandingQueries, sinks: Sinks) -> None:
-        self._engine, self._queries, self._sinks = engine, queries, sinks
+    def __init__(self, engine: Engine, session: Session, queries: StandingQueries, sinks: Sinks) -> None:
+        self._engine, self._session, self._queries, self._sinks = engine, session, queries, sinks
 
     def register(self, statement: st.RegisterQuery) -> Result:
         check_name(statement.name)
         query = self._queries.registration.register(statement.name.text, statement.mode, statement)
-        message = "; ".join([f"query {query.name} registered", *query.notices])
-        return Result(message, query=query, notices=tuple(query.notices))
+        notices = (*query.notices, *self._namesakes(query.name))
+        return Result("; ".join([f"query {query.name} registered", *notices]), query=query, notices=notices)
+
+    def _namesakes(self, name: str) -> list[str]:
+        """Queries have names of their own, which FROM does not know."""
+        other = self._session.catalog.get(name.lower())
+        return [] if other is None else [f"FROM {name} goes on reading the {kind_of(other)} {other.name}"]
 
     def run_drop(self, statement: st.Drop) -> Result:
         name = statement.name
