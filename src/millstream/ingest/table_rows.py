@@ -142,8 +142,8 @@ class TableRows:
         if at < earliest:
             raise InputError(
                 f"table {table.name} cannot change at {at}",
-                detail=f"all streams are final up to {snapshot.clock}, and the table's last change was at "
-                f"{snapshot.progress(table.edge).last_change}: a change lies after the one and not before the other",
+                detail=f"a change lies after the clock ({snapshot.clock}) and not before the table's last change "
+                f"({snapshot.progress(table.edge).last_change})",
                 hint=f"the earliest instant is {earliest}; a change of the past comes before later rows of any stream",
                 place=statement.place,
             )
