@@ -54,6 +54,8 @@ class WorkerProcess:
 
     def __init__(self, memory: int) -> None:
         environment = {**os.environ, MEMORY: str(memory), NICE: str(_NICE), CORES: "1", "OMP_NUM_THREADS": "1"}
+        # Arrow's own pool may reserve a gigabyte at once, which counts as taken: nothing would be left for the work.
+        environment["ARROW_DEFAULT_MEMORY_POOL"] = "system"
         environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
         self._process = subprocess.Popen(
             [sys.executable, "-c", "from millstream.engine.epochs.worker import main; main()"],
