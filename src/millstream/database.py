@@ -18,7 +18,7 @@ from millstream.drawing.plan import PlanView, check_format
 from millstream.engine.engine import Engine
 from millstream.engine.facade import EngineFacade
 from millstream.engine.life import under_way
-from millstream.errors import BindError
+from millstream.errors import BindError, Place
 from millstream.ingest.external import External
 from millstream.ingest.insert import Inputs
 from millstream.ingest.insert_keys import checked_key
@@ -70,6 +70,7 @@ class Database(EngineFacade):
             self.drop_query,
             self._drop_template,
             lambda query: self._queries.explaining.of_query(query),
+            lambda query, error: planner.read_as(query.common).pointed(error, Place(query.cql, 0, len(query.cql))),
         )
         self._queries = queries = StandingQueries(engine, session, planner, context)
         self._executor = Executor(engine, session, planner, queries, inputs, sinks, source_loop, external, pickler)

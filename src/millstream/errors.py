@@ -152,14 +152,16 @@ def error_fields(error: Error) -> dict[str, str]:
     return {name: text for name, text in parts.items() if text}
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str | None:
-    """A hint that names what is near to a misspelt name, or lists what there is when nothing is."""
+def did_you_mean(name: str, known: Iterable[str], listed: Iterable[str] = ()) -> str | None:
+    """A hint that names what is near to a misspelt name, or lists what there is when nothing is: those of the `listed`
+    first."""
     by_key = {candidate.lower(): candidate for candidate in known}
     near = difflib.get_close_matches(name.lower(), list(by_key), n=1, cutoff=0.6)
     if near:
         return f'did you mean "{by_key[near[0]]}"?'
     if not by_key:
         return None
-    names = sorted(by_key.values())
+    first = {*listed}
+    names = sorted(by_key.values(), key=lambda known: (known not in first, known))
     shown = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
     return f"there are: {shown}"

@@ -54,6 +54,21 @@ def test_they_come_between_epochs_with_the_same_answers(text: str, shards: int, 
             assert answers(db.register(query.cql)) == known[query.name]
 
 
+def test_a_query_that_has_failed_stays_so_when_its_group_begins(tmp_path: Path) -> None:
+    with ms.connect(tmp_path, engine="inprocess") as db:
+        db.execute("CREATE STREAM s (a INT, t STRING) TIMESTAMP BY ts")
+        failed = db.register("SELECT t FROM s [RANGE 10] WHERE a > 'abc'", name="failed")
+        db.insert("s", [(1, "x", 1)])
+        db.advance("s", to=2)
+        others = [db.register(f"SELECT t FROM s [RANGE 10] WHERE a > {c}") for c in range(12)]
+        assert others[-1].number is not None
+        with pytest.raises(ms.EvaluationError, match="cannot read a text as BIGINT"):
+            failed.result()
+        known = str(failed.error)
+    with ms.connect(tmp_path, engine="inprocess") as db:
+        assert str(db.query("failed").error) == known
+
+
 def test_epochs_bring_them() -> None:
     with ms.connect(engine="inprocess") as db:
         db.execute(STREAMS)

@@ -269,9 +269,9 @@ def test_a_constant_by_which_a_column_fails() -> None:
         queries = db.register_many("SELECT i / ? AS d FROM s [RANGE 5] WHERE i > ?", [(2, 0), (0, 4), (0, 9)])
         filled(db)
         assert is_shared(queries)
-        assert [query.error and str(query.error).splitlines()[:2] for query in queries] == [
+        assert [query.error and (query.error.primary, query.error.detail) for query in queries] == [
             None,
-            ["division by zero in (i / 0)", "detail: for i = 5"],
+            ("division by zero in (i / 0)", "for i = 5"),
             None,
         ]
 

@@ -139,8 +139,10 @@ class CatalogOfObjects(Mapping[str, Definition]):
         return [{"name": d.name, "columns": show_schema(d.columns), "properties": properties(d)} for d in shown]
 
     @staticmethod
-    def unknown(kind: str, name: str, known: Iterable[str], place: Place | None = None) -> NameError:
-        hint = did_you_mean(name, [n for n in known if "." not in n])
+    def unknown(
+        kind: str, name: str, known: Iterable[str], place: Place | None = None, listed: Iterable[str] = ()
+    ) -> NameError:
+        hint = did_you_mean(name, [n for n in known if "." not in n], listed)
         return NameError(f'there is no {kind} called "{name}"', hint=hint, place=place)
 
 

@@ -106,6 +106,7 @@ class Binder:
         self.ad_hoc = ad_hoc
         self.defaults: list[str] = []
         self.reads: set[str] = set()
+        self.places: dict[str, Place] | None = None  # of what expressions became, where somebody asks for them
         self.domain: TimeDomain | None = None
         self._tables: dict[str, BoundSubquery] = {}  # WITH
         self._asks_for_bounds = False

@@ -35,10 +35,10 @@ class DefinitionParser(QueryParser):
             return query
         self._refuse("expected a query")
 
-    def _expect(self, *words: str) -> None:
+    def _expect(self, *words: str, as_in: str = "") -> None:
         for word in words:
             if not self._match_text_seq(word):
-                self._refuse(f"expected {word}")
+                self._refuse(f"expected {word}, as in {as_in}" if as_in else f"expected {word}")
 
     def _name(self, what: str, *, dotted: bool = False) -> st.Name:
         first = self._curr
@@ -189,7 +189,7 @@ class DefinitionParser(QueryParser):
 
     def _parse_create_sink(self, replaces: bool) -> st.Statement:
         absent, name = self._if_new(replaces), self._name("a sink")
-        self._expect("FOR")
+        self._expect("FOR", as_in="CREATE SINK s FOR q USING parquet OPTIONS (path 'out')")
         # A query may be called so.
         is_template = self._next is not None and self._next.text.upper() != "USING"
         is_template = is_template and bool(self._match_text_seq("TEMPLATE"))

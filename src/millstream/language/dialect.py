@@ -17,6 +17,7 @@ from sqlglot.generators.spark import SparkGenerator
 from sqlglot.parsers.spark import SparkParser
 from sqlglot.tokenizer_core import TokenType
 
+from millstream.errors import did_you_mean
 from millstream.language.literal_lists import list_node
 from millstream.language.syntax import (
     SAMPLE,
@@ -36,6 +37,7 @@ _KEPT_FUNCTION_PARSERS = ("CAST", "TRY_CAST", "EXTRACT", "POSITION", "SUBSTRING"
 
 # The clauses of a CREATE statement that may follow a timestamp column, or a number without a unit.
 CLAUSES = ("TICK", "HEARTBEAT", "IDLE", "RETAIN", "USING")
+_WINDOWS = ("NOW", "RANGE", "ROWS", "PARTITION BY", "TUMBLE", "HOP", "SESSION", "BEGIN")
 TABLE_FUNCTIONS = {"TUMBLE": 1, "HOP": 2, "SESSION": 1}  # of Flink, and how many sizes they take
 _AFTER_SIZES = ("SLIDE", "END", "COMPLETE", "PARTITION", "PARTITION BY", *CLAUSES)
 
@@ -282,9 +284,11 @@ class QueryParser(SparkParser):
         elif self._next.token_type == TokenType.R_BRACKET and self._match_set(self.ID_VAR_TOKENS):
             return StreamWindow(kind="USER", name=exp.to_identifier(self._prev.text))
         else:
+            near = did_you_mean(self._curr.text, _WINDOWS) if self._curr else None
             self._refuse(
                 "a window is [NOW], [RANGE ..], [ROWS ..], [PARTITION BY .. ROWS ..], [TUMBLE ..], "
                 "[HOP .. SLIDE ..], [SESSION ..], [RANGE .. ON c] or [BEGIN .. END ..]"
+                + (f": {near}" if near is not None and near.startswith("did") else "")
             )
         if kind == "RANGE" and self._match(TokenType.ON):
             return StreamWindow(kind="RANGE ON", size=size, column=self._parse_column(), partition=partition)

@@ -10,7 +10,7 @@ from typing import NoReturn, Protocol
 from sqlglot import exp
 
 from millstream import types
-from millstream.errors import BindError, Error, NameError, NotSupportedError, TypeError
+from millstream.errors import BindError, Error, NameError, NotSupportedError, Place, TypeError
 from millstream.kernel.aggregation.aggregate_calls import UserAggregate
 from millstream.kernel.scalar.coercion import can_cast, cast, common_type
 from millstream.kernel.scalar.expressions import FALSE, TRUE, Call, Expression, Literal, Parameter, chained
@@ -25,6 +25,7 @@ from millstream.kernel.windows.time import UserWindow
 from millstream.language.aggregates import AGGREGATES, AggregateBinder, WrittenCall, function_in, written
 from millstream.language.blocks import AggregateReference, Block, SubqueryExpression
 from millstream.language.durations import duration, months, span
+from millstream.language.failed_expressions import note_places
 from millstream.language.generators import GENERATORS
 from millstream.language.group_by import grouping_reference
 from millstream.language.literal_lists import constants
@@ -110,6 +111,7 @@ class ExpressionContext(Protocol):
     text: str
     code: UserCode
     parameters: Sequence[DataType]
+    places: dict[str, Place] | None
 
     def bind_subquery(self, query: exp.Expr, scope: Scope) -> tuple[Block, list[Expression]]: ...
 
@@ -149,12 +151,15 @@ class ExpressionBinder:
 
     def bind(self, node: exp.Expr) -> Expression:
         try:
-            return self._bind(node)
+            bound = self._bind(node)
         except Error as error:
             # Type rules know nothing of the text; the innermost node that fails is the place to show.
             if error.place is None:
                 error.place = place_of(node, self.binder.text)
             raise
+        if self.binder.places is not None:
+            note_places(bound, place_of(node, self.binder.text), self.binder.places)
+        return bound
 
     def condition(self, node: exp.Expr) -> Expression:
         bound = self.bind(node)

@@ -34,6 +34,7 @@ class ConstantsOnly:
         self.text = text
         self.code = UserCode()
         self.parameters: Sequence[DataType] = ()
+        self.places: dict[str, Place] | None = None
 
     def bind_subquery(self, query: exp.Expr, scope: Scope) -> Any:
         raise BindError("a subquery where a constant is wanted")

@@ -198,7 +198,7 @@ class StatementParser(DefinitionParser):
 
     def _parse_register(self) -> st.Statement:
         replaces = self._or_replace()
-        self._expect("QUERY")
+        self._expect("QUERY", as_in="REGISTER QUERY q AS SELECT ..")
         absent, name = self._if_new(replaces), self._name("a query")
         mode: Any = None
         if self._match_text_seq("MODE"):

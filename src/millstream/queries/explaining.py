@@ -49,6 +49,7 @@ class Explaining:
         lines += [f"mode {query.mode}: {note}" for note in query.materialization.notes() if query.mode != "eager"]
         if query.member_of is not None:
             lines.append(f"template {query.member_of.name}: {len(query.member_of)} queries")
+        lines += [] if (failed := query.error) is None else [f"failed: {failed.primary}"]
         lines += [f"sharing: {line}" for line in (query.template.explain(query) if query.template is not None else [])]
         if query.number is None:
             others = max((shown[edge] - 1 for edge in query.materialization.edges if edge in shown), default=0)

@@ -35,7 +35,7 @@ class MemberColumns:
 
     @cached_property
     def _columns(self) -> list[Expression]:
-        constants = self.template.constants([self.number]).row(0)
+        constants = self.template.constants_of(self.number)
         return [with_values(column, constants) for column in self.template.shape.own_columns]
 
     def own(self, rows: Batch) -> Batch:

@@ -12,8 +12,12 @@ from millstream.catalog.alterations import AS_OF
 from millstream.catalog.entries import Entry, statistics_entry, statistics_of
 from millstream.catalog.session import Session
 from millstream.engine.engine import Engine
+from millstream.errors import Error, EvaluationError, Place
+from millstream.language import statements as st
 from millstream.language.binder import BoundQuery
+from millstream.language.failed_expressions import place_of_failure
 from millstream.language.nesting import without_collecting
+from millstream.language.statement_parser import parse
 from millstream.plan import nodes as lo
 from millstream.plan.cost import SourceStatistics
 from millstream.plan.kept_columns import joins_made, kept_columns
@@ -102,6 +106,22 @@ class Planner:
         session, as_of = self.session, self.session.alterations.last if self.as_of is None else self.as_of
         bound = session.binder(text, self.settings, kinds, ad_hoc=self.ad_hoc, as_of=as_of).bind(tree)
         return bound if self.ad_hoc else replace(bound, as_of=as_of, as_called_now=session.as_called_now)
+
+    def pointed(self, error: EvaluationError, place: Place) -> None:
+        """Have an error that a query met say where in its text the expression stands that failed."""
+        if error.place is not None:
+            return
+        try:
+            (statement,) = (each for each in parse(place.text) if each.place.start == place.start)
+            if not isinstance(statement, st.AdHocQuery | st.RegisterQuery):
+                return
+            session, as_of = self.session, self.session.alterations.last if self.as_of is None else self.as_of
+            binder = session.binder(place.text, self.settings, ad_hoc=self.ad_hoc, as_of=as_of)
+            binder.places = places = dict[str, Place]()
+            binder.bind(statement.query)
+        except Error:
+            return  # what it reads was altered or dropped meanwhile: the error names the expression in any case
+        error.place = place_of_failure(error, places)
 
     def plan(
         self, text: str, tree: exp.Query, kinds: Sequence[DataType] = (), statistics: dict[str, Any] | None = None

@@ -414,6 +414,8 @@ class Registration:
             self._choice.forget(move.query.name)
 
     def _has_seen_nothing(self, query: Query, entry: Entry, planner: Planner) -> bool:
+        if query.error is not None:
+            return False  # it reads nothing any more, whatever it has seen
         as_now = _is_planned_by(planner, entry) and _is_kept(query)
         if self._engine.backfills.is_put_off(query.edge):
             return as_now and query.past == WHOLE

@@ -46,7 +46,8 @@ class Registry:
 
     def find(self, name: str, place: Place | None = None) -> Query:
         if name.lower() not in self._queries:
-            raise CatalogOfObjects.unknown("query", name, [query.name for query in self], place)
+            of_their_own = [query.name for query in self if query.member_of is None]
+            raise CatalogOfObjects.unknown("query", name, [query.name for query in self], place, of_their_own)
         return self._queries[name.lower()]
 
     def add(self, queries: Sequence[Query]) -> None:

@@ -124,7 +124,7 @@ class GroupTemplate:
 
     def constants_of(self, number: int) -> Sequence[object]:
         """Those of one query."""
-        return self.constants([number]).row(0)
+        return self.constants([number]).row(0) if self.shape.parameters else ()
 
     @cached_property
     def has_constants_above(self) -> bool:
@@ -164,8 +164,8 @@ class GroupTemplate:
     def explain(self, query: Query) -> list[str]:
         """The same in words."""
         others = self.planned.planner.engine.shared_plan.shown[query.edge] - 1
-        constants, equal = self.constants([query.number]).row(0), self._equal(query)
-        lines = lines_of_member(self._service(query), self.shape.own_columns, constants, others, equal)
+        constants = self._constants_of(query)
+        lines = lines_of_member(self._service(query), self.shape.own_columns, constants, others, self._equal(query))
         core = self.group.core
         return lines if core is None else [*lines, *(f"its group reads {line}" for line in explain(core).splitlines())]
 
@@ -175,8 +175,11 @@ class GroupTemplate:
 
     def _service(self, query: Query) -> IndexUse:
         """By which conditions a query is found, with its own constants."""
-        constants = self.constants([query.number]).row(0)
+        constants = self._constants_of(query)
         return service_of(self.shape.condition, keyed=self.group.key is not None, constants=constants)
+
+    def _constants_of(self, query: Query) -> Sequence[object]:
+        return () if query.number is None else self.constants_of(query.number)
 
 
 class Templates:

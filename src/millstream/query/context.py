@@ -10,6 +10,7 @@ import polars as pl
 
 from millstream.drawing.plan import PlanView
 from millstream.engine.engine import Engine
+from millstream.errors import EvaluationError
 from millstream.language.binder import BoundQuery
 from millstream.plan.lowering.options import Options
 
@@ -27,6 +28,7 @@ class QueryContext:
     drop: Callable[[str], None]
     drop_template: Callable[[str], None]
     plan_of: Callable[[Query], PlanView]
+    pointed: Callable[[Query, EvaluationError], None]  # into the text of the query
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -134,6 +135,7 @@ class Query(Explained, Answering):
         try:
             self.materialization.check()
         except EvaluationError as error:
+            self._context.pointed(self, error)
             return error
         return None
 
@@ -159,7 +161,7 @@ class Query(Explained, Answering):
     @under_way
     def result(self, at: Any = None) -> pa.Table:
         """R(at) of a relation; of a stream all elements up to `at`, their timestamps first. The default is now."""
-        with self._engine.works.doing(f"the result of {self.name}"):
+        with self._engine.works.doing(f"the result of {self.name}"), self._pointing():
             return self._result(at)
 
     def _result(self, at: Any) -> pa.Table:
@@ -193,12 +195,22 @@ class Query(Explained, Answering):
         """
         self.check_open()
         self.wait()
-        final = self.instants.reached()
-        reader = self.reader
-        bookmark = reader.bookmark(since)
-        if since is not None and bookmark.seen > final:
-            raise self.instants.not_final(f"changes of {self.name} since {since} are", since, final)
-        return reader.given(bookmark, final)[0]
+        with self._pointing():
+            final = self.instants.reached()
+            reader = self.reader
+            bookmark = reader.bookmark(since)
+            if since is not None and bookmark.seen > final:
+                raise self.instants.not_final(f"changes of {self.name} since {since} are", since, final)
+            return reader.given(bookmark, final)[0]
+
+    @contextmanager
+    def _pointing(self) -> Iterator[None]:
+        """An error of the rows that it met says where in its text the expression stands."""
+        try:
+            yield
+        except EvaluationError as error:
+            self._context.pointed(self, error)
+            raise
 
     def answer(self, span: Span, *, whole: bool = False) -> Answer:
         """From what is kept of it, asked anew where that has changed meanwhile."""

@@ -11,7 +11,7 @@ from millstream.catalog.session import Session
 from millstream.connectors.sinks import Sinks
 from millstream.connectors.source_loop import SourceLoop
 from millstream.engine.engine import Engine
-from millstream.errors import CatalogError, Error, NotSupportedError, StateError
+from millstream.errors import CatalogError, Error, EvaluationError, NotSupportedError, StateError
 from millstream.ingest.external import External
 from millstream.ingest.insert import Inputs
 from millstream.language import statements as st
@@ -51,7 +51,7 @@ class Executor:
         external: External | None,
         pickler: Pickler,
     ) -> None:
-        self._engine, self._session, self._delivering = engine, session, sinks.lock
+        self._engine, self._session, self._delivering, self._planner = engine, session, sinks.lock, planner
         registry = queries.registry
         self.objects = ObjectStatements(engine, session, registry, inputs, source_loop, external)
         self.code = UserCodeStatements(engine, session, pickler)
@@ -75,10 +75,19 @@ class Executor:
         for run in together(parse(text)):
             self._changes.insert_all(run[:-1])
             instead = self._existing.instead(run[-1], again=again)
-            result = self._run(run[-1]) if instead is None else instead
+            result = self._pointing(run[-1]) if instead is None else instead
             self._catch_up()
             there += [instead.message] if again and instead is not None else []
         return replace(result, notices=(*there, *result.notices)) if there else result
+
+    def _pointing(self, statement: st.Statement) -> Result:
+        """What a statement gives; an error of the rows that it met says where in the text the expression stands."""
+        try:
+            return self._run(statement)
+        except EvaluationError as error:
+            if isinstance(statement, st.AdHocQuery | st.RegisterQuery):
+                self._planner.pointed(error, statement.place)
+            raise
 
     def _replaced(self, statement: st.Statement) -> Result | None:
         """What OR REPLACE did; None where there is nothing to replace."""

@@ -11,6 +11,7 @@ from millstream.engine.engine import Engine
 from millstream.errors import CatalogError
 from millstream.language import statements as st
 from millstream.language.definer import check_name
+from millstream.plan.rules.fold_constants import certain_failures
 from millstream.queries.standing import StandingQueries
 from millstream.statements.result import Result
 
@@ -24,7 +25,8 @@ class QueryStatements:
     def register(self, statement: st.RegisterQuery) -> Result:
         check_name(statement.name)
         query = self._queries.registration.register(statement.name.text, statement.mode, statement)
-        notices = (*query.notices, *self._namesakes(query.name))
+        certain = [f"it fails as soon as a row comes to this: {said}" for said in certain_failures(query.common.plan)]
+        notices = (*query.notices, *self._namesakes(query.name), *certain)
         return Result("; ".join([f"query {query.name} registered", *notices]), query=query, notices=notices)
 
     def _namesakes(self, name: str) -> list[str]:

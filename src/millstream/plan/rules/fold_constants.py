@@ -18,6 +18,8 @@ from millstream.kernel.scalar.expressions import Call, Cast, Expression, Literal
 from millstream.plan import nodes as lo
 from millstream.plan.rules.context import Context
 
+_OTHER_FAILURES = (OverflowError, ValueError, pl.exceptions.PolarsError, pl.exceptions.PanicException)
+
 
 def fold_constants(plan: lo.Node, context: Context) -> lo.Node:
     return plan.transform(_folded)
@@ -43,12 +45,29 @@ def _is_constant(expression: Expression) -> bool:
     )
 
 
+def certain_failures(plan: lo.Node) -> list[str]:
+    """What is said by constants of a plan that have no value: by whatever row comes to them, the query fails."""
+    parts = (part for node in plan.walk() for each in node.computed for part in each.walk())
+    failures = (_failure(part) for part in parts if _is_constant(part))
+    return [*dict.fromkeys(failure.primary for failure in failures if failure is not None)]
+
+
+def _failure(expression: Expression) -> Error | None:
+    try:
+        constant_value(expression)
+    except Error as error:
+        return error
+    except _OTHER_FAILURES:
+        pass  # of which rows say what it is
+    return None
+
+
 def _value(expression: Expression) -> Expression:
     if not _is_constant(expression):
         return expression
     try:
         value = constant_value(expression)
-    except (Error, OverflowError, ValueError, pl.exceptions.PolarsError, pl.exceptions.PanicException):
+    except (Error, *_OTHER_FAILURES):
         return expression
     if isinstance(value, float) and (not value or not math.isfinite(value)):
         return expression  # constants are equal or not: NaN never is, and -0.0 is the same as 0.0
