@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import re
 import shutil
 import tempfile
 import uuid
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
     from millstream.client.database import AsyncDatabase, RemoteDatabase
 
+_ADDRESS = re.compile(r"(localhost|[\d.]+|\[[\da-f:]+\]):\d+/?", re.IGNORECASE)
 _open_databases: weakref.WeakSet[Database] = weakref.WeakSet()
 _AT_EXIT = 10.0  # seconds that what is under way may take when the interpreter ends; what is left is not committed
 
@@ -78,6 +80,8 @@ def connect(
         return RemoteDatabase(path, token)
     if token is not None:
         raise SetupError("a token is for services", hint="connect to an address, as in http://127.0.0.1:8787")
+    if path is not None and _ADDRESS.fullmatch(str(path)) and not Path(path).exists():
+        raise SetupError(f"{path} is no directory", hint=f"a service has an address: http://{path}")
     if engine not in ("spark", "inprocess"):
         raise SetupError(f"engine is 'spark' or 'inprocess', not {engine!r}")
     check_not_forked()

@@ -68,6 +68,16 @@ def test_texts_of_many_rows(db: ms.Database, text: str) -> None:
     assert _rows(db, f"SELECT length({text}) AS n FROM s [RANGE UNBOUNDED] WHERE k < 10") == 10
 
 
+def test_long_lists_of_many_rows(db: ms.Database) -> None:
+    unfolded = "SELECT count(*) AS n FROM UNNEST(sequence(1, {0})) AS a(x), UNNEST(sequence(1, {0})) AS b(y)"
+    with pytest.raises(ms.EvaluationError, match="max_column_bytes"):
+        db.execute(unfolded.format(60000))
+    db.execute("SET max_join_rows = 100000")
+    with pytest.raises(ms.EvaluationError, match=r"an UNNEST that makes 1,000,000 rows .*\n.*max_join_rows"):
+        db.execute(unfolded.format(1000))
+    assert db.execute(unfolded.format(100)).fetchall() == [(10000,)]
+
+
 def test_lists_of_many_groups(db: ms.Database) -> None:
     db.execute("SET max_column_bytes = 100000")
     lists = "SELECT k, length(listagg(repeat(v, 100), ',')) AS n FROM s [RANGE UNBOUNDED]"

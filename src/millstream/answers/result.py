@@ -10,8 +10,6 @@ from millstream.answers.aligned import aligned
 from millstream.answers.visible import MOST, AnswerRows
 from millstream.errors import InputError
 
-PLAN = "plan"  # the one column of EXPLAIN, whose message is its text
-
 
 @dataclass(eq=False, repr=False)
 class StatementResult(AnswerRows):
@@ -30,7 +28,13 @@ class StatementResult(AnswerRows):
     @property
     def has_rows(self) -> bool:
         """Whether there is a table to look at, and not only its message."""
-        return self.table is not None and self.table.column_names != [PLAN]
+        return self.table is not None and not self._is_text(self.table)
+
+    def _is_text(self, table: pa.Table) -> bool:
+        """Whether the rows are the message once more, a line each or as a whole: a plan, a statement."""
+        if table.num_columns != 1 or table.num_rows not in (1, self.message.count("\n") + 1):
+            return False
+        return pa.types.is_string(table.schema.types[0]) and "\n".join(map(str, table[0].to_pylist())) == self.message
 
     def __str__(self) -> str:
         if self.table is None or not self.has_rows:

@@ -12,6 +12,7 @@ import typer
 
 import millstream as ms
 from millstream.cli.showing import console, database, or_exit
+from millstream.cli.stopping import left_at_once
 
 _PACE = 1.0  # seconds between batches while somebody may look at the page
 _BATCH_SECONDS = 10  # of traffic in a batch then, so that what moves can be seen to move
@@ -35,7 +36,9 @@ def demo(
     from millstream.demo.run import run_demo
 
     wants_page = sys.stdout.isatty() if page is None else page
-    with or_exit(lambda: database(None, in_process)) as db:
+    with left_at_once():
+        opened = or_exit(lambda: database(None, in_process))
+    with opened as db:
         if not wants_page:
             run_demo(db, seconds=seconds, cars=cars, seed=seed)
             return

@@ -44,6 +44,9 @@ def run(
 
         def work() -> None:
             result, report = opened.execute(text, again=True), None
+            if lasting is None:
+                _notices(result)
+                console().print(f"{result.message}; the sources are read until SIGINT or SIGTERM comes", markup=False)
             if not stop.came:
                 report = opened.run(lasting)
             if not stop.came or lasting is None:
@@ -63,8 +66,7 @@ def _report(db: ms.Database, result: ms.Result, report: ms.RunReport | None, sto
     _wait_for_the_past(db, stop)
     if stop.came and any(query.is_filling for query in db.queries()):
         return  # whose answers would have to be waited for
-    for notice in result.notices:
-        console().print(notice, markup=False, highlight=False, soft_wrap=True)
+    _notices(result)
     show(result)
     failed = report.failed if report is not None else {}
     for query in db.queries():
@@ -72,6 +74,12 @@ def _report(db: ms.Database, result: ms.Result, report: ms.RunReport | None, sto
             console().print(f"[bold]{query.name}[/] ({query.kind}): {query.result().num_rows} rows")
     if report is not None and (report.sources or failed or report.paused):
         console().print(str(report), markup=False, highlight=False, soft_wrap=True)
+
+
+def _notices(result: ms.Result) -> None:
+    for notice in result.notices:
+        if notice != result.message:
+            console().print(notice, markup=False, highlight=False, soft_wrap=True)
 
 
 def _wait_for_the_past(db: ms.Database, stop: Stop) -> None:

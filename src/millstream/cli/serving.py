@@ -132,7 +132,7 @@ def add(
     found = _tokens(db, tokens)
     secret = or_exit(lambda: found.add(name, role, budget, _expiry(expires)))
     _note(found, "add token", name, role=role)
-    errors().print(f"the token {name} may {role}; it is kept as a hash only:", markup=False)
+    errors().print(f"the token {name} has the role {role}; it is kept as a hash only:", markup=False)
     typer.echo(secret)
 
 

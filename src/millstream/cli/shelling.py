@@ -10,6 +10,7 @@ import typer
 
 import millstream as ms
 from millstream.cli.showing import console, database, or_exit
+from millstream.cli.stopping import left_at_once
 
 
 def shell(
@@ -26,9 +27,10 @@ def shell(
     from millstream.shell.session import ShellSession
 
     is_remote = db is not None and db.lower().startswith(("http://", "https://"))
-    opened = or_exit(
-        lambda: ms.connect(str(db), token=token) if is_remote else database(Path(db) if db else None, in_process)
-    )
+    with left_at_once():
+        opened = or_exit(
+            lambda: ms.connect(str(db), token=token) if is_remote else database(Path(db) if db else None, in_process)
+        )
     with opened:
         if sys.stdin.isatty() and sys.stdout.isatty():
             console().print(

@@ -10,7 +10,8 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
@@ -18,6 +19,7 @@ WITHIN = 9.0  # seconds that a stop may take; a database can be killed at any ti
 NOT_IN_TIME = 3  # the exit codes: the stop took longer,
 INTERRUPTED = 130  # or came before the work was done
 _GLANCE = 0.05
+_SHOWN_CURSOR = "\x1b[?25h"  # which is hidden while something turns
 
 
 class Stop:
@@ -75,11 +77,26 @@ def work_until_stopped(stop: Stop, work: Callable[[], None], end: Callable[[], N
     return deadline is None
 
 
-def leave(text: str) -> None:
+def leave(text: str, code: int = NOT_IN_TIME) -> None:
     """End the process as it is."""
     sys.stderr.write(f"{text}\n")
     sys.stderr.flush()
-    os._exit(NOT_IN_TIME)
+    os._exit(code)
+
+
+@contextmanager
+def left_at_once() -> Iterator[None]:
+    """While nothing is open yet, Ctrl-C ends the process: Spark's start would tell it with a traceback of its own."""
+
+    def hear(number: int, frame: FrameType | None) -> None:
+        leave(f"{_SHOWN_CURSOR if sys.stderr.isatty() else ''}\ninterrupted", INTERRUPTED)
+
+    before = signal.signal(signal.SIGINT, hear)
+    try:
+        yield
+    finally:
+        if signal.getsignal(signal.SIGINT) is hear:  # and not Spark's, which ends its jobs
+            signal.signal(signal.SIGINT, before)
 
 
 def leave_later() -> None:

@@ -192,7 +192,8 @@ class Silences:
 
 def needs_spark(what: str) -> NotSupportedError:
     return NotSupportedError(
-        f"{what} by Spark, and this database runs without it", hint='connect without engine="inprocess"'
+        f"{what} by Spark, and this database runs without it",
+        hint='connect without engine="inprocess", or serve without --in-process',
     )
 
 

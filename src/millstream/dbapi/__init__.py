@@ -28,6 +28,13 @@ if TYPE_CHECKING:
     from millstream.client.database import RemoteDatabase
     from millstream.language.given_values import Given
 
+__all__ = [
+    *("Binary", "Connection", "Cursor", "DataError", "DatabaseError", "Date", "DateFromTicks", "Error"),
+    *("IntegrityError", "InterfaceError", "InternalError", "NotSupportedError", "OperationalError"),
+    *("ProgrammingError", "Time", "TimeFromTicks", "Timestamp", "TimestampFromTicks", "Warning"),
+    *("BINARY", "DATETIME", "NUMBER", "ROWID", "STRING", "apilevel", "connect", "paramstyle", "threadsafety"),
+]
+
 apilevel = "2.0"
 threadsafety = 2  # threads may share the module and connections
 paramstyle = "qmark"  # and :name, where values are given as a dict

@@ -38,7 +38,7 @@ class SourceRow:
     has_heartbeat: bool
     counts_arrivals: bool
     retain: int | None = None
-    name: str = ""  # what people call it, where its edge is called otherwise
+    name: str = ""  # what people call it
 
 
 class Sources:

@@ -24,7 +24,7 @@ from millstream.ingest.typed_rows import as_altered, repeated, typed_pieces
 from millstream.kernel.batch import concat
 from millstream.kernel.step_limits import limited
 from millstream.language import statements as st
-from millstream.language.instants import constant, instant
+from millstream.language.instants import constant, instant, shown_instant
 from millstream.language.syntax import place_of
 from millstream.language.values import insert_rows, plain_rows, positions_of
 from millstream.plan.definitions import StreamDefinition, TableDefinition, TimeDomain
@@ -208,8 +208,12 @@ class Inputs:
         to, place = constant(statement.to, text).value, place_of(statement.to, text)
         if statement.stream is None:
             self.advance(self.catalog.feeds(), to, place)
-        else:
-            self.advance([self.catalog.with_heartbeat(statement.stream.text, statement.stream.place)], to, place)
+            return f"advanced to {to}"
+        stream = self.catalog.with_heartbeat(statement.stream.text, statement.stream.place)
+        before = self.engine.snapshot.progress(stream.edge).heartbeat
+        self.advance([stream], to, place)
+        if before > instant(to, stream.domain, place):
+            return f"{stream.name} was at {shown_instant(before, stream.domain)} already"
         return f"advanced to {to}"
 
     def run_insert(self, statement: st.Insert) -> InsertResult:

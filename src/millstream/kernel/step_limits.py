@@ -46,6 +46,11 @@ ROWS = Counted(
     "a join that makes more than {most:,} rows at once",
     "join by more columns, filter first or shorten the windows, or raise max_join_rows",
 )
+ELEMENTS = Counted(
+    "join_rows",
+    "an UNNEST that makes {taken:,} rows at once, more than the {most:,} allowed",
+    "filter first or shorten the lists, or raise max_join_rows",
+)
 
 
 class StepMeter:
@@ -55,7 +60,7 @@ class StepMeter:
 
     def __init__(self, limits: StepLimits) -> None:
         self.limits = limits
-        self.taken = dict.fromkeys((PAIRS, ROWS), 0)
+        self.taken = dict.fromkeys((PAIRS, ROWS, ELEMENTS), 0)
 
     def take(self, kind: Counted, count: int) -> None:
         self.taken[kind] += count
@@ -122,6 +127,11 @@ def make_rows(count: int) -> None:
     _take(ROWS, count)
 
 
+def unfold(count: int) -> None:
+    """Lists are about to become so many rows."""
+    _take(ELEMENTS, count)
+
+
 def _take(kind: Counted, count: int) -> None:
     meter = _meter.get()
     if meter is not None:
@@ -129,10 +139,10 @@ def _take(kind: Counted, count: int) -> None:
 
 
 def check_column(size: int, limits: StepLimits) -> None:
-    """Refuse to make texts of so many bytes for one batch. Polars computes in threads of its own: the limits are those
-    of the thread that asks."""
+    """Refuse to make texts or lists of so many bytes for one batch. Polars computes in threads of its own: the limits
+    are those of the thread that asks."""
     if size > limits.column_bytes:
         raise EvaluationError(
-            f"texts of {size:,} bytes in one column at once are more than the {limits.column_bytes:,} allowed",
-            hint="make shorter texts, or of fewer rows at a time, or raise max_column_bytes",
+            f"values of {size:,} bytes in one column at once are more than the {limits.column_bytes:,} allowed",
+            hint="make shorter texts or lists, or of fewer rows at a time, or raise max_column_bytes",
         )

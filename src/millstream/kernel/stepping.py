@@ -19,6 +19,7 @@ from millstream.kernel.operator import Operator, Progress, State
 from millstream.kernel.step_limits import begin_step
 
 _SURROUNDINGS = (StateError, CancelledError, OSError, MemoryError)
+_NO_MEMORY = "_ArrayMemoryError"  # NumPy's, which Polars passes on as an error in making it
 _note: ContextVar[Callable[[str], None] | None] = ContextVar("note", default=None)
 
 
@@ -47,6 +48,8 @@ def stepped(
     except Error as error:
         raise EvaluationError(error.primary, detail=error.detail, hint=error.hint) from error
     except (Exception, pl.exceptions.PanicException) as error:
+        if _NO_MEMORY in str(error):
+            raise MemoryError(str(error)) from error
         shown = f"{type(operator).__name__} ({name})" if name else type(operator).__name__
         reason = str(error).partition("\n")[0]
         raise EvaluationError(

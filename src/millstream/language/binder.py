@@ -338,8 +338,13 @@ class Binder:
         if definition is None:
             known = [d.name for d in self.catalog.values()] + list(self._tables)
             hint = did_you_mean(name, [n for n in known if not n.startswith("_")])
+            if hint is not None and not any("." not in each for each in known):
+                hint = "nothing is declared yet: CREATE STREAM declares a stream"
             if self._is_query(name):
-                hint = f"it is a standing query: to read what it says, CREATE VIEW {name} AS with its text"
+                hint = (
+                    f'it is a standing query: db.query("{name}").result() is its answer (\\watch {name} in the shell); '
+                    f"for other queries to read it, CREATE VIEW {name} AS with its text"
+                )
             raise NameError(f'there is no stream, table or view called "{name}"', hint=hint, place=self._place(item))
         self.reads.add(definition.edge)
         domain = definition.domain

@@ -272,7 +272,8 @@ class ExpressionBinder:
             return self.aliases[node.name.lower()]
         place = place_of(node, self.binder.text)
         if node.table or self._inside_aggregate or node.name.lower() not in self.fallbacks:
-            return self.scope.resolve(node.table or None, node.name, place)
+            known = [] if node.table or self._inside_aggregate else [*self.aliases, *self.fallbacks]
+            return self.scope.resolve(node.table or None, node.name, place, known)
         try:
             return self.scope.resolve(None, node.name, place)
         except NameError:

@@ -9,6 +9,7 @@ from itertools import islice
 from millstream.errors import BindError, NameError, NotSupportedError, Place, did_you_mean
 from millstream.kernel.scalar.expressions import Column, Expression
 from millstream.kernel.scalar.functions import REFUSED
+from millstream.language.syntax import STREAM_OPERATORS
 from millstream.plan.nodes import BOUND_NAMES
 from millstream.types import Schema
 
@@ -124,7 +125,8 @@ class Scope:
         hidden = hidden.union(*(merged.hidden for merged in self.merged if merged not in kept))
         self.merged = [*kept, Merged(name, value, hidden)]
 
-    def resolve(self, table: str | None, name: str, place: Place) -> Expression:
+    def resolve(self, table: str | None, name: str, place: Place, aliases: Iterable[str] = ()) -> Expression:
+        """What a name means; `aliases` are others that could be meant."""
         found = self._found(table, name, place)
         if found is not None:
             return found
@@ -138,9 +140,12 @@ class Scope:
         if name.lower() in BOUND_NAMES and reasons:
             raise BindError(f"there is no {name.lower()} here", detail=reasons[0], hint=_WITH_BOUNDS, place=place)
         if table is None and name.lower() in REFUSED:  # CURRENT_DATE is called without parentheses
-            hint = "put the value into the stream, as a column of its own"
-            raise NotSupportedError(f"{name} is refused: {REFUSED[name.lower()]}", hint=hint, place=place)
-        raise NameError(f'unknown column "{shown}"', hint=did_you_mean(name, known), place=place)
+            put = "put the value into the stream, as a column of its own"
+            raise NotSupportedError(f"{name} is refused: {REFUSED[name.lower()]}", hint=put, place=place)
+        hint = did_you_mean(name, [*known, *aliases])
+        if name.upper() in STREAM_OPERATORS:
+            hint = f"it goes around the columns, or the query: SELECT {name.upper()}(a, b) FROM .."
+        raise NameError(f'unknown column "{shown}"', hint=hint, place=place)
 
     def _found(self, table: str | None, name: str, place: Place) -> Expression | None:
         """A column of this scope or of the nearest one around that has it: each between takes it from the next."""

@@ -31,6 +31,12 @@ _DROPPABLE = ("QUERY", "TEMPLATE", "VIEW", "STREAM", "TABLE", "SINK")
 _PLAN_FORMATS = ("text", "json", "dot", "svg")
 _SHOWABLE = ("STREAMS", "TABLES", "VIEWS", "QUERIES", "TEMPLATES", "SINKS", "PLAN", "FUNCTIONS", "SETTINGS")
 
+# What other systems write, as words that follow one another.
+_UNEXPECTED = {
+    ("EMIT", "CHANGES"): "leave EMIT CHANGES out: who registers a query follows it, by q.follow() or \\watch",
+    ("EMIT", "FINAL"): "leave EMIT FINAL out: what a query answers is final",
+}
+
 
 def parse(text: str) -> list[st.Statement]:
     """The statements of a text, in order."""
@@ -138,8 +144,12 @@ def _syntax_error(error: ParseError, text: str, parser: StatementParser) -> Synt
     place = Place(text, token.start, token.end + 1)
     if message.startswith(("Invalid expression", "Required keyword")):
         message = f'unexpected "{text[place.start : place.end]}"'
-    hint = "a window stands before the alias: FROM s [RANGE 10] AS x" if message == 'unexpected "["' else None
-    return SyntaxError(_lower(message), place=place, hint=hint)
+    words = parser._prev.text.upper() if parser._prev else "", token.text.upper()
+    return SyntaxError(_lower(message), place=place, hint=_UNEXPECTED.get(words) or _hint(message))
+
+
+def _hint(message: str) -> str | None:
+    return "a window stands before the alias: FROM s [RANGE 10] AS x" if message == 'unexpected "["' else None
 
 
 def _lower(message: str) -> str:

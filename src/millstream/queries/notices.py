@@ -69,15 +69,16 @@ def _of_the_past(engine: Engine, bound: BoundQuery) -> Past:
     past = Past(kept)
     last = influence(bound.plan, past.lost, partial(_covered_now, engine))
     if last > OPEN:
-        notice = _notices(bound, kept, "its answers lack what came before")
+        notice = _notices(engine, bound, kept, "its answers lack what came before")
         return Past(kept, max(kept.values()), True, notice, covered=False)
     if last == OPEN:
         windows = countings(bound.plan, past.lost, partial(_covered_now, engine))
         rows = max(each.window.window.rows + each.window.window.slide for each in windows.values())  # type: ignore[union-attr]
-        notice = _notices(bound, kept, f"it is answerable once its windows have counted {rows} rows since, at most")
+        so = f"it is answerable once its windows have counted {rows} rows since, at most"
+        notice = _notices(engine, bound, kept, so)
         unseen = tuple((place, each.since, _before(engine, each)) for place, each in windows.items())
         return Past(kept, OPEN, True, notice, unseen=unseen)
-    notices = _notices(bound, kept, f"it is answerable from {shown_instant(last + 1, bound.domain)} on")
+    notices = _notices(engine, bound, kept, f"it is answerable from {shown_instant(last + 1, bound.domain)} on")
     return Past(kept, last + 1, last >= final, notices if last >= final else ())
 
 
@@ -160,10 +161,10 @@ def counted_now(engine: Engine, bound: BoundQuery, past: Past, options: Options,
     return rows, replace(past, notices=())
 
 
-def _notices(bound: BoundQuery, kept: Mapping[str, int], so: str) -> tuple[str, ...]:
+def _notices(engine: Engine, bound: BoundQuery, kept: Mapping[str, int], so: str) -> tuple[str, ...]:
     return tuple(
-        f"the history of {source} begins at {shown_instant(first, bound.domain)} (RETAIN), and a window of this query "
-        f"reaches further back: {so}"
+        f"the history of {engine.sources.name_of(source)} begins at {shown_instant(first, bound.domain)} (RETAIN), "
+        f"and a window of this query reaches further back: {so}"
         for source, first in sorted(kept.items())
         if influence(bound.plan, {source: first - 1}) >= 0
     )

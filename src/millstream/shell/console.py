@@ -14,8 +14,8 @@ from prompt_toolkit.lexers import PygmentsLexer
 from pygments.lexers.sql import SqlLexer
 
 from millstream.shell.completing import NameCompleter, names_of
-from millstream.shell.session import ShellSession
-from millstream.shell.splitting import is_blank, statements
+from millstream.shell.session import COMMANDS, WORDS, ShellSession
+from millstream.shell.splitting import is_blank, statements, with_command
 
 
 def converse(session: ShellSession, **surroundings: Any) -> None:
@@ -45,7 +45,10 @@ def converse(session: ShellSession, **surroundings: Any) -> None:
 
 def is_finished(text: str) -> bool:
     """Whether Enter sends it: a command, or statements of which the last ends with a semicolon."""
-    return text.lstrip().startswith("\\") or is_blank(text) or is_blank(statements(text)[1])
+    if text.lstrip().startswith("\\") or text.strip().lower() in WORDS or is_blank(text):
+        return True
+    rest = statements(text)[1]
+    return is_blank(rest) or bool(with_command(rest, COMMANDS)[1])
 
 
 def _bindings() -> KeyBindings:

@@ -13,7 +13,8 @@ import millstream as ms
 from millstream.answers.aligned import aligned
 from millstream.answers.on_screen import write_table
 from millstream.drawing.plan import FORMATS
-from millstream.shell.splitting import is_blank, statements
+from millstream.errors import did_you_mean
+from millstream.shell.splitting import is_blank, statements, with_command
 from millstream.wire.values import type_name
 
 HELP = r"""statements end with a semicolon; commands are lines of their own:
@@ -28,6 +29,7 @@ HELP = r"""statements end with a semicolon; commands are lines of their own:
 \q             leave
 \?             this"""
 COMMANDS = (r"\d", r"\plan", r"\watch", r"\run", r"\i", r"\timing", r"\q", r"\?")
+WORDS = {"help": r"\?", "exit": r"\q", "quit": r"\q"}  # as other shells have them
 _KINDS = ("STREAMS", "TABLES", "VIEWS", "QUERIES", "TEMPLATES", "SINKS")
 
 
@@ -46,9 +48,18 @@ class ShellSession:
             line, _, rest = text.lstrip().partition("\n")
             self._guarded(lambda: self._command(line))
             return rest
+        if (word := WORDS.get(text.strip(" \t\n;").lower())) is not None:
+            self._guarded(lambda: self._command(word))
+            return ""
         finished, rest = statements(text)
         for statement in finished:
             self._guarded(lambda statement=statement: self._statement(statement))  # type: ignore[misc]
+        unfinished, command = with_command(rest, COMMANDS)
+        if command:
+            if not is_blank(unfinished):
+                self._say("what stands before it has no semicolon at its end, and was not run")
+            self._guarded(lambda: self._command(command))
+            return ""
         # A command may follow a statement, on a line of its own.
         return rest if not is_blank(rest) else ""
 
@@ -75,6 +86,8 @@ class ShellSession:
         if not result.has_rows:
             self._say(result.message)
         else:
+            if not result.message[:1].isdigit():  # which only counts the rows
+                self._say(result.message)
             write_table(self._out, result.arrow())
             for notice in result.notices:
                 self._say(f"notice: {notice}")
@@ -141,8 +154,11 @@ class ShellSession:
         try:
             return self.db.query(name)
         except ms.NameError:
-            if name.lower() not in {template.name.lower() for template in self.db.templates()}:
-                raise
+            templates = [template.name for template in self.db.templates()]
+            if name.lower() not in {each.lower() for each in templates}:
+                kinds = [self.db.execute(f"SHOW {kind}").table for kind in _KINDS[:4]]
+                known = [*(each for table in kinds for each in table["name"].to_pylist()), *templates]
+                raise ms.NameError(f'there is nothing called "{name}"', hint=did_you_mean(name, known)) from None
         return self.db.template(name)
 
     def _watch(self, argument: str) -> None:
@@ -160,10 +176,10 @@ class ShellSession:
 
     def _run(self, argument: str) -> None:
         try:
-            self.db.run(float(argument) if argument else "idle")
+            report = self.db.run(float(argument) if argument else "idle")
         except ValueError:
             raise ms.SyntaxError(rf"\run is for a number of seconds, not {argument}") from None
-        self._say("done")
+        self._say("done" if report is None else str(report))  # a service tells its own sources' reports
 
     def _include(self, file: str) -> None:
         try:

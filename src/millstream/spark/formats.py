@@ -22,6 +22,7 @@ from millstream.plan.definitions import NO_RULES, ColumnRules, ExternalData
 from millstream.spark.hadoop_files import HadoopFiles
 from millstream.spark.half_characters import marking
 from millstream.spark.messages import SPARK_ERRORS, cause_of, condition, is_jvm_gone
+from millstream.spark.option_names import check_source_names
 from millstream.spark.option_values import check_values
 from millstream.spark.shapes import (
     PACKED,
@@ -265,6 +266,7 @@ class SparkFormat:
             raise BindError(f"{self.owner}: the option {ON_BAD_FILE} is for files, and {self.name} has none")
         if chosen is not None and chosen not in ("stop", "skip"):
             raise BindError(f"{self.owner}: the option {ON_BAD_FILE} is 'stop' or 'skip', not {chosen!r}")
+        check_source_names(self.session, self.owner, self.name, self.options, ON_BAD_FILE)
 
     def _check_files(self) -> None:
         """Compare files that say themselves what is in them, where there are some already."""

@@ -16,6 +16,7 @@ from millstream.errors import BindError, Error, StateError
 from millstream.plan.definitions import ExternalData
 from millstream.spark.formats import ON_BAD_FILE, format_name
 from millstream.spark.messages import SPARK_ERRORS, cause_of, is_jvm_gone
+from millstream.spark.option_names import check_sink_names
 
 _FILES = ("avro", "csv", "json", "orc", "parquet", "text", "xml")
 _EXACT = {
@@ -27,12 +28,13 @@ _TEXTS = {"csv": _EXACT | {"escape": '"'}, "json": _EXACT | {"ignoreNullFields":
 _FULL = ("No space left on device", "Disk quota exceeded")
 
 
-def check(target: ExternalData) -> None:
+def check(session: SparkSession, target: ExternalData) -> None:
     options = _options(target)
     if format_name(target) in _FILES and "path" not in options:
         raise BindError(f"a {target.format} sink needs the option path", hint="OPTIONS (path '/where/to')")
     if ON_BAD_FILE in map(str.lower, options):
         raise BindError(f"the option {ON_BAD_FILE} is for sources", hint="a sink that fails is paused")
+    check_sink_names(session, format_name(target), options)
 
 
 def write(session: SparkSession, target: ExternalData, delivery: int, changes: pa.Table) -> None:

@@ -75,7 +75,7 @@ class SparkExternal:
 
     def check_sink(self, target: ExternalData) -> None:
         self._python.make_known(target, "sink")
-        sinks.check(target)
+        sinks.check(self.session, target)
 
     def write(self, target: ExternalData, delivery: int, changes: pa.Table) -> None:
         self._python.make_known(target, f"delivery {delivery}")

@@ -27,10 +27,6 @@ from millstream.settings import Settings
 from millstream.types import Field
 
 
-def _name(definition: StreamDefinition | TableDefinition) -> str:
-    return "" if definition.name.lower() == definition.edge else definition.name
-
-
 class Definitions:
     """Adds to the catalog and takes from it; nothing of this lasts by itself."""
 
@@ -128,7 +124,7 @@ class Definitions:
             own += [files_table(definition)]
             own += [unreadable_table(definition)] if isinstance(definition, TableDefinition) else []
         found += [(table, SourceRow(table.columns, False, False)) for table in own]
-        return [(each, row if row is None else replace(row, name=_name(each))) for each, row in found]
+        return [(each, row if row is None else replace(row, name=each.name)) for each, row in found]
 
     def _placed(self, definition: Altered, edge: str | None) -> Altered:
         """With an edge of its own for its rows: what has the name of it may be called otherwise now."""

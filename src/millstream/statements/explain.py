@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from millstream.answers.result import PLAN
 from millstream.drawing.plan import PlanView
 from millstream.engine.engine import Engine
 from millstream.engine.reports import OperatorReport, as_text
@@ -14,6 +13,8 @@ from millstream.queries.planner import Planner
 from millstream.queries.standing import StandingQueries
 from millstream.statements.ad_hoc import AdHocQueries
 from millstream.statements.result import Result
+
+PLAN = "plan"  # the one column of EXPLAIN
 
 
 class ExplainStatements:

@@ -82,7 +82,7 @@ class ObjectStatements:
                 self._external.check_feed(feed)
                 self._source_loop.forget(feed.key)
                 self._session.declare(declared)
-                return ": its rows come when db.run() (or millstream run) reads them"
+                return ": its rows come when db.run(), `millstream run` or \\run in the shell reads them"
             if not isinstance(definition, TableDefinition):
                 raise AssertionError(f"{definition.name} is read by nobody")
             rows = self._external.read(definition, self._session.settings.max_value_bytes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pyarrow as pa
 
@@ -32,7 +33,7 @@ class ShowStatements:
         if statement.what == "QUERIES":
             return self._shown_queries()
         if statement.what == "TEMPLATES":
-            rows = [
+            rows: list[dict[str, Any]] = [
                 {
                     "name": template.name,
                     "kind": template.kind,
@@ -45,7 +46,7 @@ class ShowStatements:
             ]
             columns = ["name", "kind", "mode", "queries", "failed", "cql"]
         elif statement.what == "SINKS":
-            rows = [{name: str(value) for name, value in sink.items()} for sink in self._sinks.shown()]
+            rows = [self._sink(sink) for sink in self._sinks.shown()]
             columns = ["name", "query", "target", "state", "deliveries", "until", "error", "rows", "bytes", "since"]
         elif statement.what == "PLAN":
             return self._shown_plan()
@@ -62,6 +63,12 @@ class ShowStatements:
             columns = ["name", "columns", "properties"]
         table = pa.table({name: pa.array([row[name] for row in rows], pa.string()) for name in columns})
         return Result(f"{len(rows)} {statement.what.lower()}", table=table)
+
+    def _sink(self, shown: dict[str, Any]) -> dict[str, str | None]:
+        """With the instant up to which it has delivered."""
+        instants, until = self._sinks.find(shown["name"]).query.instants, shown["until"]
+        said = {**shown, "until": instants.shown(until) if until >= 0 else None}
+        return {name: None if value is None else str(value) for name, value in said.items()}
 
     def _shown_streams(self) -> Result:
         """As they were declared, and with what has come: the numbers of `sys.streams`."""

@@ -19,6 +19,7 @@ from millstream.kernel.distribution import Distribution, anywhere, same_columns
 from millstream.kernel.keys import Positions
 from millstream.kernel.lists import Lengths, elements, lengths
 from millstream.kernel.operator import NO_STATE, Operator, Progress, State
+from millstream.kernel.step_limits import unfold
 from millstream.types import Schema
 
 
@@ -53,6 +54,7 @@ class Unnest(Operator):
         sizes = [lengths(each) for each in values]
         longest = np.maximum.reduce(sizes)
         made = np.maximum(longest, 1) if self.outer else longest  # without elements there is one that is NULL
+        unfold(int(made.sum()))
         row = np.repeat(np.arange(len(longest)), made)
         number = np.arange(len(row)) - np.repeat(np.cumsum(made) - made, made)
         kept = {c.name: c for c in taken([c for c in batch.get_columns() if c.name not in names], row)}

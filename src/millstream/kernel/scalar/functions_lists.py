@@ -17,7 +17,8 @@ from millstream.kernel.scalar.expressions import Call, Expression, Literal
 from millstream.kernel.scalar.outcome import Failure, Outcome, by_column, fails_where_null
 from millstream.kernel.scalar.regex import translate
 from millstream.kernel.scalar.signature import ANY, CONDITION, TEXT, WHOLE, Function, Signature, Slot, TypeRule, row
-from millstream.kernel.scalar.value_size import list_sizes, value_limit
+from millstream.kernel.scalar.value_size import list_sizes
+from millstream.kernel.step_limits import check_column, step_limits
 from millstream.types import BIGINT, BOOLEAN, INT, NULL, STRING, DataType, array, to_polars
 
 LIST = Slot("array", lambda kind: array(NULL) if kind == NULL else kind if kind.is_list else None)
@@ -253,11 +254,13 @@ def _limited(
     value: Callable[..., pl.Series], arguments: Sequence[pl.Expr], kind: DataType, sizes: Callable[..., pl.Series]
 ) -> Outcome:
     """A list, where it is small enough; `sizes` are bytes, NULL where the list is."""
-    most, dtype = value_limit(), to_polars(kind)
+    limits, dtype = step_limits(), to_polars(kind)
+    most = limits.value_bytes
 
     def compute(*columns: pl.Series) -> pl.Series:
         wanted = sizes(*columns)
         fits = wanted <= most
+        check_column(int(wanted.filter(fits).sum()), limits)
         if bool(fits.all()):
             return value(*columns)
         return value(
