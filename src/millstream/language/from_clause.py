@@ -149,7 +149,14 @@ class FromBinder:
             named = len(bound.names) - bound.hidden
             given = renamed(bound.names[:named], alias.args["columns"], alias.name, self._binder.text)
             bound.names = [*given, *bound.names[named:]]
-        scope.add(item.alias or name, bound.schema, place, hidden=bound.hidden, without_bounds=bound.without_bounds)
+        scope.add(
+            item.alias or name,
+            bound.schema,
+            place,
+            hidden=bound.hidden,
+            without_bounds=bound.without_bounds,
+            instant=self._binder.timestamp_of(item) if isinstance(item, exp.Table) else None,
+        )
         plan: Source = bound.plan
         for join in item.args.get("joins") or []:
             plan = self._join(plan, join, scope, trailing)

@@ -39,6 +39,7 @@ class Source:
     offset: int
     hidden: int = 0  # of its last columns: what only its name means, where no other column has it
     without_bounds: str = ""  # why its window has no bounds
+    instant: str = ""  # of a stream: what says when its elements come
 
     @property
     def shown(self) -> Iterator[Column]:
@@ -83,14 +84,23 @@ class Scope:
     def width(self) -> int:
         return sum(len(source.schema) for source in self.sources)
 
-    def add(self, name: str, schema: Schema, place: Place, *, hidden: int = 0, without_bounds: str = "") -> None:
+    def add(
+        self,
+        name: str,
+        schema: Schema,
+        place: Place,
+        *,
+        hidden: int = 0,
+        without_bounds: str = "",
+        instant: str | None = None,
+    ) -> None:
         if name and any(source.name.lower() == name.lower() for source in self.sources):
             raise NameError(
                 f'"{name}" stands twice in FROM',
                 hint=f"give one of them another name: {name} AS other",
                 place=place,
             )
-        self.sources.append(Source(name, schema, self.width, hidden, without_bounds))
+        self.sources.append(Source(name, schema, self.width, hidden, without_bounds, instant or ""))
 
     def forget(self, kept: int) -> None:
         """Leave out all items but so many, with what USING made of their columns."""
@@ -145,6 +155,8 @@ class Scope:
         hint = did_you_mean(name, [*known, *aliases])
         if name.upper() in STREAM_OPERATORS:
             hint = f"it goes around the columns, or the query: SELECT {name.upper()}(a, b) FROM .."
+        if any(_same(source.instant, name) for source in self.sources if table is None or _same(source.name, table)):
+            hint = f"{name} says when elements come, and is no column of theirs: name it among the columns, too"
         raise NameError(f'unknown column "{shown}"', hint=hint, place=place)
 
     def _found(self, table: str | None, name: str, place: Place) -> Expression | None:

@@ -74,8 +74,11 @@ class SparkFormat:
     ) -> None:
         self.session, self.columns, self.owner, self.rules = session, columns, owner, rules
         self.name = format_name(data)
-        self.options = {key: value for key, value in data.options if key.lower() != ON_BAD_FILE}
-        self.given = {key.lower(): value for key, value in data.options}
+        options = data.options
+        if self.name == "csv" and not any(key.lower() in ("escape", "quote") for key, _ in options):
+            options = (*options, ("escape", '"'))  # as everybody but Spark writes quotes within quotes
+        self.options = {key: value for key, value in options if key.lower() != ON_BAD_FILE}
+        self.given = {key.lower(): value for key, value in options}
         self.inspection = Inspection(self.name, columns, self.given, needed)
         self._hadoop = HadoopFiles(session, self.options)
 

@@ -24,7 +24,8 @@ _EXACT = {
     "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
     "timeZone": "UTC",
 }
-_TEXTS = {"csv": _EXACT | {"escape": '"'}, "json": _EXACT | {"ignoreNullFields": "false"}, "xml": _EXACT}
+_SPACES = {"ignoreLeadingWhiteSpace": "false", "ignoreTrailingWhiteSpace": "false"}  # which belong to values
+_TEXTS = {"csv": _EXACT | _SPACES | {"escape": '"'}, "json": _EXACT | {"ignoreNullFields": "false"}, "xml": _EXACT}
 _FULL = ("No space left on device", "Disk quota exceeded")
 
 

@@ -49,6 +49,13 @@ class Altering:
         key = before.name.lower()
         if isinstance(statement, st.SetRetain):
             return self._set_retain(before, after, kind, statement)
+        if isinstance(statement, st.Rename) and statement.column is not None and _is_read_by_name(before):
+            raise CatalogError(
+                f'column "{statement.column}" of {before.name} is found by its name where it is read from',
+                detail="by another name it would be NULL in all rows to come",
+                hint=f"name it in a view: CREATE VIEW .. AS SELECT {statement.column} AS {statement.to}, ..",
+                place=statement.column.place,
+            )
         self._source_loop.check_not_read(before.name)
         number = self._session.alterations.last + 1
         if isinstance(statement, st.AddColumn) and isinstance(before, TableDefinition) and before.log is not None:
@@ -167,6 +174,15 @@ class Altering:
         floors: Floors = {frozenset(sources): first for sources, first in entry.get(_FLOORS, ())}
         if floors:
             self._engine.sources.lengthen(floors)
+
+
+def _is_read_by_name(definition: StreamDefinition | TableDefinition) -> bool:
+    """Whether its columns are found by their names outside; else they are by their places in a line."""
+    source = definition.source
+    if source is None:
+        return False
+    header = next((value for key, value in source.options if key.lower() == "header"), "false")
+    return source.format not in ("csv", "text") or header.lower() == "true"
 
 
 def _numbers(entry: Entry) -> list[int]:
