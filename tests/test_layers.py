@@ -46,7 +46,7 @@ LAYERS: dict[str, set[str]] = {
     "__init__": BASE | {"opening", "upkeep", "database", "ingest", "query", "statements", "inspection"},
     "service": BASE | {"drawing", "plan", "language", "query", "inspection", "statements", "database", "wire"},
     "demo": {"__init__"},
-    "shell": {"__init__", "answers", "drawing", "wire"},
+    "shell": {"__init__", "answers", "errors", "drawing", "wire"},
     "__main__": {"cli"},
     "dbapi": {"__init__", "answers", "language", "client"},
     "cli": {"__init__", "answers", "demo", "service", "shell"},

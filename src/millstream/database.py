@@ -78,10 +78,6 @@ class Database(EngineFacade):
         self._on_close = on_close
         self._open()
 
-    def __repr__(self) -> str:
-        directory = self.engine.journal.directory
-        return f"<Database {'of this process' if directory is None else directory.parent}>"
-
     def _open(self) -> None:
         """Have what an earlier process declared: objects, then the queries that read them, then their sinks."""
         self._executor.recover()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -85,6 +86,15 @@ def test_what_is_misspelt_is_guessed(db: ms.Database) -> None:
         with pytest.raises(ms.SyntaxError) as refused:
             db.execute(text)
         assert said in refused.value.primary
+    for text, said in (
+        ("SELECT ISTREAM a FROM s", "SELECT ISTREAM(a, b) FROM"),
+        ("SELECT ts FROM s", "ts says when elements come, and is no column of theirs"),
+        ("SELECT t, count(*) AS number FROM s GROUP BY t HAVING numbr > 1", 'did you mean "number"?'),
+        ("SELECT t FROM s EMIT CHANGES", "leave EMIT CHANGES out"),
+    ):
+        with pytest.raises(ms.StatementError, match=re.escape(said)):
+            db.execute(text)
+    assert db.execute("ADVANCE s TO 1").message == "s was at 2 already"
     db.register_many("SELECT t FROM s [NOW] WHERE a > ?", list(range(20)), template="many")
     db.register("SELECT t FROM s [NOW]", name="zz")
     with pytest.raises(ms.NameError, match="hint: there are: zz, q1, "):

@@ -80,4 +80,4 @@ def test_states_are_told(db: ms.Database) -> None:
     assert shown["b"][1] == ""
     states = db.stats()["query_states"]
     assert (states["running"], states["filling"], {*states["failed"]}) == (1, [], {"a", "c"})
-    assert states["failed"]["a"] == shown["a"][1] == str(db.query("a").error)
+    assert states["failed"]["a"] == shown["a"][1] == db.query("a").stats()["error"]

@@ -69,7 +69,7 @@ def test_timing_files_and_leaving(db: Any, tmp_path: Path) -> None:
     file.write_text(SETUP + "\nSHOW STREAMS")
     out, errors = shown(db, f"\\timing\n\\i {file}\n\\run\n\\?\n\\q\nnever reached;")
     assert errors == ""
-    assert re.search(r"stream Trades created\n(.|\n)*\(1 row\)\ntime: [\d.]+ ms\ndone\n", out)
+    assert re.search(r"stream Trades created\n(.|\n)*\(1 row\)\ntime: [\d.]+ ms\n(done|no sources to read)\n", out)
     assert HELP in out
     assert all(command in HELP for command in COMMANDS)
     assert "cannot read" in shown(db, "\\i /nowhere")[1]
@@ -95,6 +95,32 @@ def test_what_enter_sends() -> None:
         *(True, True, True),
         *(False, False, False),
     ]
+
+
+def test_commands_are_heard_in_the_middle_of_a_statement(db: Any) -> None:
+    out, _ = shown(db, f"{SETUP} SELECT symbol\n\\d\n")
+    assert "what stands before it has no semicolon at its end, and was not run\nstreams\n" in out
+    assert is_finished("SELECT symbol\n\\d")
+    assert not is_finished("SELECT 'a\n\\d")
+    assert not is_finished("SELECT a\n\\nothing")
+
+
+def test_words_of_other_shells(db: Any) -> None:
+    assert shown(db, "help\n;") == (f"{HELP}\n", "")
+    assert is_finished("exit")
+    session = ShellSession(db, io.StringIO(), io.StringIO())
+    session.take("quit;")
+    assert session.is_over
+
+
+def test_what_is_said_beside_rows(db: Any) -> None:
+    asked = "COMMENT ON STREAM Trades IS 'of one day'; DESCRIBE Trades; SHOW CREATE STREAM Trades;"
+    out, errors = shown(db, f"{SETUP} {asked}\n\\d Trade\n\\run")
+    assert "of one day\ncolumn | type" in out
+    assert "CREATE STREAM Trades (symbol STRING, price INT) TIMESTAMP BY ts" in out
+    assert "(1 row)" not in out
+    assert out.endswith(("no sources to read\n", "done\n"))
+    assert errors == 'there is nothing called "Trade"\nhint: did you mean "Trades"?\n'
 
 
 def test_by_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -137,6 +137,74 @@ def test_texts_keep_what_values_are(session: SparkSession, tmp_path: Path) -> No
     assert found == [(micros, at.replace(tzinfo=None), row[1], "AP8=", at.date(), text, True)]
 
 
+def test_csv_keeps_texts_and_is_read_again(session: SparkSession, tmp_path: Path) -> None:
+    texts = [" lead", "trail ", "\t", "a\tb", "\\", 'a\\"b', '"', "a,b", "null", "\u2028", "a\nb", "x\r"]
+    with ms.connect(tmp_path / "db", spark=session) as db:
+        db.execute(SETUP)
+        db.execute(f"CREATE SINK k FOR q USING csv OPTIONS (path '{tmp_path}/out', header true)")
+        db.insert("s", [*((n, text, 1) for n, text in enumerate(texts)), (99, "", 3)])
+        path = f"{tmp_path}/out/delivery=1"
+        db.execute(f"CREATE TABLE t (a INT, b STRING) USING csv OPTIONS (path '{path}', header true, multiLine true)")
+        assert [text for _, text in sorted(db.execute("SELECT a, b FROM t").fetchall())] == texts
+    assert read_by_duckdb(f"SELECT b FROM read_csv('{path}/*.csv', all_varchar=true) ORDER BY a::INT") == [
+        (text,) for text in texts
+    ]
+
+
+def test_each_sink_has_a_directory_of_its_own(
+    session: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wherever the database is opened from then on."""
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    sink = "CREATE SINK {} FOR q USING json OPTIONS (path '{}')"
+    with ms.connect("db", spark=session) as db:
+        db.execute(SETUP)
+        db.execute(sink.format("k", "out"))
+        db.insert("s", [(1, "x", 1), (2, "y", 3)])
+        for same in ("out/", tmp_path / "out", f"file:{tmp_path}/out"):
+            with pytest.raises(ms.CatalogError, match="is where sink k writes"):
+                db.execute(sink.format("other", same))
+        with pytest.raises(ms.BindError, match=r"there is no format jsn(.|\n)*did you mean \"json\""):
+            db.execute("CREATE SINK other FOR q USING jsn OPTIONS (path 'x')")
+        (tmp_path / "in").mkdir()
+        db.execute("CREATE STREAM f (a INT) TIMESTAMP BY a USING csv OPTIONS (path 'in')")
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    with ms.connect("../db", spark=session) as db:
+        db.insert("s", [(3, "z", 4), (4, "z", 6)])
+        (tmp_path / "in" / "a.csv").write_text("1\n2\n")
+        assert db.run().sources["f"].rows == 2
+        assert len(list((tmp_path / "out").glob("delivery=*"))) == 2
+        assert not list(Path().iterdir())
+        assert "path 'out'" in db.execute("SHOW CREATE SINK k").message
+        db.execute("DROP SINK k")
+        with pytest.raises(ms.BindError, match="out has 2 deliveries of a sink already"):
+            db.execute(sink.format("k", "../out"))
+
+
+def test_options_that_spark_does_not_know(session: SparkSession, tmp_path: Path) -> None:
+    with ms.connect(tmp_path / "db", spark=session) as db:
+        db.execute(SETUP)
+        with pytest.raises(ms.BindError, match=r'csv has no option "heder"(.*\n)*hint: did you mean "header"'):
+            db.execute(f"CREATE SINK k FOR q USING csv OPTIONS (path '{tmp_path}/out', heder true)")
+        with pytest.raises(ms.BindError, match=r'json has no option "maxFilesPerTriger"'):
+            db.execute(f"CREATE TABLE t (a INT) USING json OPTIONS (path '{tmp_path}', maxFilesPerTriger 1)")
+        db.execute(f"CREATE SINK k FOR q USING json OPTIONS (path '{tmp_path}/out', maxRecordsPerFile 5, fs.x.y 1)")
+
+
+def test_a_column_that_files_name_keeps_its_name(session: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "in.csv").write_text("a,b\n1,x\n")
+    with ms.connect(spark=session) as db:
+        for options in ("header true", "header false"):
+            db.execute(
+                f"CREATE STREAM f{options[-4:]} (a INT, b STRING) TIMESTAMP BY a "
+                f"USING csv OPTIONS (path '{tmp_path}/in.csv', {options})"
+            )
+        with pytest.raises(ms.CatalogError, match="is found by its name"):
+            db.execute("ALTER STREAM ftrue RENAME COLUMN b TO c")
+        db.execute("ALTER STREAM false RENAME COLUMN b TO c")
+
+
 def test_a_full_disk_reads_clearly() -> None:
     error = _failed(Exception("java.io.IOException: No space left on device"), "json", "/out")
     assert str(error).startswith("the disk of /out is full")

@@ -17,6 +17,10 @@ class EngineFacade(Closable):
     engine: Engine
     _dumps: Callable[[object], bytes]  # also what users have written
 
+    def __repr__(self) -> str:
+        directory = self.engine.journal.directory
+        return f"<{type(self).__name__} {'of this process' if directory is None else directory.parent}>"
+
     @property
     def life(self) -> Life:
         return self.engine.life

@@ -44,7 +44,9 @@ class DefinitionParser(QueryParser):
         first = self._curr
         identifier = self._parse_id_var(any_token=False)
         if identifier is None:
-            self._refuse(f"expected the name of {what}")
+            word = first.text if first else ""
+            as_name = f": {word} is a word of the language, as a name it is `{word}`" if word.isidentifier() else ""
+            self._refuse(f"expected the name of {what}{as_name}")
         text = identifier.name
         while dotted and self._match(TokenType.DOT):
             text += f".{self._name(what).text}"

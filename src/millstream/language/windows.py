@@ -284,7 +284,7 @@ class _WindowBinder:
 
     def _no_slide(self, window: StreamWindow, kind: str) -> None:
         if window.args.get("slide") is not None:
-            raise self._error(window, f"{kind} with SLIDE", "leave SLIDE out, or use [RANGE size SLIDE step]")
+            raise self._error(window, f"{kind} with SLIDE", "leave SLIDE out, or use [HOP size SLIDE step]")
 
     def _positive(self, number: int, window: StreamWindow, keyword: str) -> int:
         if number <= 0:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import PurePath
 from typing import Any
 from typing import Literal as OneOf
 
@@ -71,12 +72,33 @@ class HeartbeatRule:
         return self.kind not in ("EXPLICIT", "CLOCK DELAY")
 
 
+FILE_FORMATS = frozenset({"avro", "csv", "json", "orc", "parquet", "text", "xml"})
+DIRECTORY = "directory"  # in entries: from which a relative path was said
+
+
 @dataclass(frozen=True)
 class ExternalData:
     """A Spark format and its options."""
 
     format: str
     options: tuple[tuple[str, str], ...]
+
+    def option(self, name: str) -> str | None:
+        return next((value for key, value in self.options if key.lower() == name.lower()), None)
+
+    @property
+    def is_relative(self) -> bool:
+        """Whether it says where files are by a path that means another place in another directory."""
+        path = self.option("path")
+        is_path = path is not None and "://" not in path and not path.lower().startswith("file:")
+        return self.format.lower() in FILE_FORMATS and is_path and not PurePath(path or "/").is_absolute()
+
+    def seen_from(self, directory: str | None) -> ExternalData:
+        """The same from another directory than the one in which it was said."""
+        if directory is None or not self.is_relative:
+            return self
+        located = ((k, str(PurePath(directory, v)) if k.lower() == "path" else v) for k, v in self.options)
+        return replace(self, options=tuple(located))
 
 
 @dataclass(frozen=True)

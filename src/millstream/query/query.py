@@ -126,16 +126,20 @@ class Query(Explained, Answering):
     def final(self) -> Any:
         """The instant up to which the answer is final; None where nothing is yet, or the query has failed."""
         self.check_open()
-        tick = -1 if self.is_filling or self.error is not None else self.instants.reached()
+        tick = -1 if self.is_filling or self._stopped() is not None else self.instants.reached()
         return None if tick < 0 else shown_instant(tick, self.common.domain)
 
     @property
     def error(self) -> EvaluationError | None:
         """What stopped the query, if something did: it has no answers any more."""
+        if (error := self._stopped()) is not None:
+            self._context.pointed(self, error)
+        return error
+
+    def _stopped(self) -> EvaluationError | None:
         try:
             self.materialization.check()
         except EvaluationError as error:
-            self._context.pointed(self, error)
             return error
         return None
 
@@ -267,7 +271,7 @@ class Query(Explained, Answering):
             return {**stats, **self._noticed()}
         snapshot, notice = engine.snapshot, engine.enforcement.notices.get((self.edge, self.row))
         change = self.plan_change
-        if (error := self.error) is not None:
+        if (error := self._stopped()) is not None:
             stats = {"state": "failed", "error": str(error), "final": None, "epoch": snapshot.epoch, "mode": self.mode}
             return {**stats, "approximate": False, **self._noticed()}
         return {

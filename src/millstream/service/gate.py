@@ -38,6 +38,8 @@ _OPEN = ("/healthz", "/readyz")  # to whom has no token; who has one is told mor
 _PATIENCE = 20.0  # seconds before it counts how fast a body comes
 _READ_AWAY_BYTES, _READ_AWAY_SECONDS = 256 << 20, 5.0
 
+_SEND = 'send one as "Authorization: Bearer ...", made by `millstream token add`'
+
 
 class RequestRefused(HTTPException):
     """A request that gets no further; of the kind that the app passes on when it is raised while it reads a body."""
@@ -107,7 +109,7 @@ class RequestGate:
                 said = said if token is None else f"the token {token.name} has expired"
                 raise RequestRefused(
                     401,
-                    AccessError(said, hint='send one as "Authorization: Bearer ...", made by `millstream token add`'),
+                    AccessError(said, hint=_SEND if token is None else "`millstream token rotate` makes another one"),
                     ((b"www-authenticate", b"Bearer"),),
                 )
             (scope["role"], writable), scope["caller"] = granted(token.role), f"token {token.name}"

@@ -27,7 +27,7 @@ from millstream.service.writable import WritableNames, writable_of
 
 FILE = "tokens.json"
 _PREFIX = "ms_"
-_SPAN = re.compile(r"([0-9]{1,6})([dhm])")
+_SPAN = re.compile(r"([0-9]{1,6})([dhms])")
 
 
 class Role(IntEnum):
@@ -56,11 +56,12 @@ def granted(text: str) -> tuple[Role, WritableNames]:
 
 
 def span_of(text: str) -> timedelta:
-    """90d, 12h or 30m."""
+    """90d, 12h, 30m or 10s."""
     found = _SPAN.fullmatch(text.strip().lower())
     if found is None:
-        raise InputError(f"{text!r} is no span of time", hint="write 90d, 12h or 30m")
-    return int(found[1]) * {"d": timedelta(days=1), "h": timedelta(hours=1), "m": timedelta(minutes=1)}[found[2]]
+        raise InputError(f"{text!r} is no span of time", hint="write 90d, 12h, 30m or 10s")
+    units = {"d": "days", "h": "hours", "m": "minutes", "s": "seconds"}
+    return timedelta(**{units[found[2]]: int(found[1])})
 
 
 def expiry_of(text: str, now: datetime) -> str:

@@ -169,7 +169,7 @@ class ShellSession:
             name, timeout = "", None
         query = self._found(name.strip() if timeout is not None else argument)
         final = query.final
-        if final is not None and query.kind == "relation":
+        if final is not None:
             write_table(self._out, query.result(at=final))
         for changes in query.follow(since=final, timeout=timeout):
             write_table(self._out, changes)

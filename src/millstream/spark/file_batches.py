@@ -153,8 +153,8 @@ class FileBatches:
         raise InputError(
             f"{self._owner}: {bad.path} cannot be read",
             detail=bad.reason,
-            hint=f"restore the file, and go on; to pass over such files, create the {kind} with "
-            f"OPTIONS ({ON_BAD_FILE} 'skip')",
+            hint="put the file, or its header alone, there again, and go on; to pass over such files, create the "
+            f"{kind} with OPTIONS ({ON_BAD_FILE} 'skip')",
         )
 
     def _landing_of(self, shape: FileShape) -> Landing:

@@ -42,6 +42,10 @@ class HadoopFiles:
         except Py4JJavaError as error:
             raise BadFile(name, cause_of(error)) from None
 
+    def matching(self, pattern: str) -> list[str]:
+        """What has such a path."""
+        return [str(found.getPath()) for found in self._system(pattern).globStatus(self._path(pattern)) or ()]
+
     def footer(self, path: str, name: str) -> IO[bytes]:
         """A Parquet file without its rows."""
         stream = self._stream(path, name)

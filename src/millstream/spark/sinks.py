@@ -6,15 +6,18 @@ CSV as everybody else writes them, bytes as base64, and in CSV lists as JSON.
 
 from __future__ import annotations
 
+from typing import Any
+
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import ArrayType, BinaryType
 
-from millstream.errors import BindError, Error, StateError
+from millstream.errors import BindError, Error, StateError, did_you_mean
 from millstream.plan.definitions import ExternalData
 from millstream.spark.formats import ON_BAD_FILE, format_name
+from millstream.spark.hadoop_files import HadoopFiles
 from millstream.spark.messages import SPARK_ERRORS, cause_of, is_jvm_gone
 from millstream.spark.option_names import check_sink_names
 
@@ -36,6 +39,39 @@ def check(session: SparkSession, target: ExternalData) -> None:
     if ON_BAD_FILE in map(str.lower, options):
         raise BindError(f"the option {ON_BAD_FILE} is for sources", hint="a sink that fails is paused")
     check_sink_names(session, format_name(target), options)
+    if format_name(target) in _FILES:
+        _check_free(session, options["path"], options)
+    else:
+        _check_known(session, format_name(target))
+
+
+def _check_free(session: SparkSession, path: str, options: dict[str, str]) -> None:
+    """Refuse a directory that has deliveries: readers would take them for this sink's."""
+    deliveries = f"{path.rstrip('/')}/delivery=*"
+    try:
+        found = HadoopFiles(session, options).matching(deliveries)
+    except SPARK_ERRORS as error:
+        raise _failed(error, "", path) from None
+    if found:
+        raise BindError(
+            f"{path} has {len(found)} deliveries of a sink already",
+            hint="choose another path, or remove what is there: readers could not tell them apart",
+        )
+
+
+def _check_known(session: SparkSession, name: str) -> None:
+    """Refuse a format that nobody knows."""
+    jvm: Any = session._jvm
+    try:
+        if session._jsparkSession.sessionState().dataSourceManager().dataSourceExists(name):
+            return  # registered from Python
+        jvm.org.apache.spark.sql.execution.datasources.DataSource.lookupDataSource(
+            name, session._jsparkSession.sessionState().conf()
+        )
+    except SPARK_ERRORS as error:
+        raise BindError(
+            f"there is no format {name}", detail=cause_of(error), hint=did_you_mean(name, [*_FILES, "console", "kafka"])
+        ) from None
 
 
 def write(session: SparkSession, target: ExternalData, delivery: int, changes: pa.Table) -> None:

@@ -27,6 +27,11 @@ from millstream.settings import Settings
 from millstream.types import Field
 
 
+def _located(definition: Altered, directory: str | None) -> Altered:
+    source = definition.source
+    return definition if source is None else replace(definition, source=source.seen_from(directory))
+
+
 class Definitions:
     """Adds to the catalog and takes from it; nothing of this lasts by itself."""
 
@@ -41,14 +46,17 @@ class Definitions:
         enforces: bool = True,
         edge: str | None = None,
         as_of: int | None = None,
+        directory: str | None = None,
     ) -> tuple[st.Name, str]:
         """What a statement says is known from now on, read under these settings and by the names of then; gives its
-        name, and what to tell. Tables that are older than keys that are kept to (not `enforces`) stay as they were."""
+        name, and what to tell. Relative paths are those of a directory. Tables that are older than keys that are
+        kept to (not `enforces`) stay as they were."""
         match statement:
             case st.CreateStream():
-                return statement.name, self.add(self._placed(define_stream(statement), edge), statement.name)
+                stream = _located(define_stream(statement), directory)
+                return statement.name, self.add(self._placed(stream, edge), statement.name)
             case st.CreateTable():
-                table = define_table(statement, enforces=enforces)
+                table = _located(define_table(statement, enforces=enforces), directory)
                 return statement.name, self.add(self._placed(table, edge), statement.name)
             case st.CreateView():
                 return statement.name, self._view(statement, settings, as_of)

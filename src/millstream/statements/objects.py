@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from pathlib import Path
 
 from millstream.catalog.alterations import AS_OF
 from millstream.catalog.comments import without_comments
@@ -20,7 +21,14 @@ from millstream.language import statements as st
 from millstream.language.statement_parser import parse
 from millstream.language.type_names import stored_text
 from millstream.names import shortly
-from millstream.plan.definitions import Definition, StreamDefinition, TableDefinition, ViewDefinition
+from millstream.plan.definitions import (
+    DIRECTORY,
+    Definition,
+    ExternalData,
+    StreamDefinition,
+    TableDefinition,
+    ViewDefinition,
+)
 from millstream.queries.registry import Registry
 from millstream.statements.altering import Altering
 from millstream.statements.definitions import Definitions
@@ -50,7 +58,8 @@ class ObjectStatements:
     def create(self, statement: st.CreateStream | st.CreateTable | st.CreateView) -> Result:
         session, place = self._session, statement.place
         with self._engine.lock:
-            name, message = self._definitions.define(statement, session.settings)
+            directory = _directory_of(statement)
+            name, message = self._definitions.define(statement, session.settings, directory=directory)
             kind = kind_of(session.catalog[name.key])
             try:
                 text = place.text[place.start : place.end]
@@ -59,6 +68,7 @@ class ObjectStatements:
                 content |= session.alterations.entry() if kind == "view" else {}
                 edge = session.catalog[name.key].edge
                 content |= {_EDGE: edge} if edge != name.key else {}
+                content |= {DIRECTORY: directory} if directory is not None else {}
                 declared = session.declared.with_entry(kind, name.text, **content)
                 if isinstance(statement, st.CreateView) or statement.source is None:
                     session.declare(declared)
@@ -140,6 +150,19 @@ class ObjectStatements:
             (statement,) = parse(entry["text"])
             settings, enforces = self._session.settings_of(entry), entry.get(_ENFORCES, False)
             name, _ = self._definitions.define(
-                statement, settings, enforces=enforces, edge=entry.get(_EDGE), as_of=entry.get(AS_OF, 0)
+                statement,
+                settings,
+                enforces=enforces,
+                edge=entry.get(_EDGE),
+                as_of=entry.get(AS_OF, 0),
+                directory=entry.get(DIRECTORY),
             )
             self._altering.recover(name.key, entry)
+
+
+def _directory_of(statement: st.CreateStream | st.CreateTable | st.CreateView) -> str | None:
+    """From where what a statement reads is seen, if that matters."""
+    source = None if isinstance(statement, st.CreateView) else statement.source
+    if source is None or not ExternalData(source.format, source.options).is_relative:
+        return None
+    return str(Path.cwd())

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from functools import partial
+from pathlib import Path
+from typing import Any
 
 from millstream.catalog.comments import without_comments
 from millstream.catalog.entries import Declarations, Entry
@@ -11,12 +14,12 @@ from millstream.connectors.sinks import CALLABLE, Deliver, Sink, Sinks
 from millstream.connectors.source_loop import needs_spark
 from millstream.engine.backups import PAUSED
 from millstream.engine.engine import Engine
-from millstream.errors import BindError, Error
+from millstream.errors import BindError, CatalogError, Error
 from millstream.ingest.external import External
 from millstream.language import statements as st
 from millstream.language.definer import check_name
 from millstream.names import shown_name, why_unusable
-from millstream.plan.definitions import ExternalData
+from millstream.plan.definitions import DIRECTORY, FILE_FORMATS, ExternalData
 from millstream.queries.standing import StandingQueries
 from millstream.query import Query, Template
 from millstream.statements.result import Result
@@ -47,10 +50,25 @@ class SinkStatements:
         if self._external is None:
             raise needs_spark(f"sink {name} is written")
         try:
-            self._external.check_sink(ExternalData(target.format, target.options))
+            located = ExternalData(target.format, target.options).seen_from(str(Path.cwd()))
+            self._check_path(name, located)
+            self._external.check_sink(located)
         except Error as error:
             error.place = error.place or target.place
             raise
+
+    def _check_path(self, name: st.Name, target: ExternalData) -> None:
+        """Two sinks in one directory would overwrite each other's deliveries."""
+        path = target.option("path")
+        if path is None or target.format.lower() not in FILE_FORMATS:
+            return
+        for entry in self._session.declared.entries:
+            if entry["kind"] == "sink" and "format" in entry and entry["name"] != name.key:
+                other = _target(entry)
+                if other.format.lower() in FILE_FORMATS and _same_place(other.option("path") or "", path):
+                    raise CatalogError(
+                        f"{path} is where sink {entry['shown']} writes", hint="each sink needs a directory of its own"
+                    )
 
     def declare(self, statement: st.CreateSink) -> None:
         """Have a sink that was checked, from now on."""
@@ -58,7 +76,9 @@ class SinkStatements:
         with self._engine.commits.as_one():
             self._sinks.check_free(name.text, name.place)
             query = self._followed(statement)
-            content = {"format": target.format, "options": [*target.options]}
+            content: dict[str, Any] = {"format": target.format, "options": [*target.options]}
+            if ExternalData(target.format, target.options).is_relative:
+                content[DIRECTORY] = str(Path.cwd())
             declared = self._session.declared.with_entry("sink", name.text, **_entry(name.text, query), **content)
             self._session.declare(declared)
             self._attach(declared.entries[-1])
@@ -113,10 +133,19 @@ class SinkStatements:
         if "format" not in entry:
             self._sinks.add(Sink(entry["shown"], query, CALLABLE, None))
             return
-        options = tuple((str(key), str(value)) for key, value in entry["options"])
-        target, external = ExternalData(entry["format"], options), self._external
+        target, external = _target(entry), self._external
         deliver = None if external is None else partial(external.write, target)
         self._sinks.add(Sink(entry["shown"], query, entry["format"], deliver, entry.get(PAUSED)))
+
+
+def _target(entry: Entry) -> ExternalData:
+    """Where a sink writes, wherever the database is opened."""
+    options = tuple((str(key), str(value)) for key, value in entry["options"])
+    return ExternalData(entry["format"], options).seen_from(entry.get(DIRECTORY))
+
+
+def _same_place(one: str, other: str) -> bool:
+    return os.path.normpath(one.removeprefix("file:")) == os.path.normpath(other.removeprefix("file:"))
 
 
 def _entry(name: str, followed: Query | Template) -> dict[str, str]:

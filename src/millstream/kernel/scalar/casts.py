@@ -32,6 +32,13 @@ SECOND = 1_000_000  # microseconds
 _MAXIMUM = 2**63 - 1
 _MICROSECONDS = decimal(19, 6)  # a timestamp as seconds
 TRY_CAST = "use TRY_CAST to get NULL instead"
+_OTHER_FORMATS = ", or to_timestamp(text, 'dd.MM.yyyy HH:mm') for another format"
+
+
+def unreadable(column: pl.Expr, target: DataType) -> Failure:
+    """A text is none of a type."""
+    hint = TRY_CAST + (_OTHER_FORMATS if target.is_temporal else "")
+    return fails_where_null([column], f"cannot read a text as {target}", hint)
 
 
 def cast_column(column: pl.Expr, source: DataType, target: DataType, *, lenient: bool = False) -> Outcome:
@@ -47,7 +54,7 @@ def cast_column(column: pl.Expr, source: DataType, target: DataType, *, lenient:
         return Outcome(casts_text.to_text(column, source))
     if source == STRING:
         value = casts_text.from_text(column, target)
-        return Outcome(value, (fails_where_null([column], f"cannot read a text as {target}", TRY_CAST),))
+        return Outcome(value, (unreadable(column, target),))
     if target == BOOLEAN:
         return Outcome(column.to_physical() != 0)
     if source == BOOLEAN:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import polars as pl
 
-from millstream.kernel.scalar.casts import TRY_CAST, cast_column
+from millstream.kernel.scalar.casts import cast_column, unreadable
 from millstream.kernel.scalar.casts_text import has_offset
-from millstream.kernel.scalar.outcome import Outcome, fails_where_null
+from millstream.kernel.scalar.outcome import Outcome
 from millstream.kernel.scalar.zones import clock_of, instant_of
 from millstream.types import DATE, STRING, TIMESTAMP, TIMESTAMP_NTZ, DataType
 
@@ -27,4 +27,4 @@ def cast_in_zone(column: pl.Expr, source: DataType, target: DataType, zone: str)
         return Outcome(instant)
     # A text that says its offset means an instant, wherever it is read.
     value = pl.when(has_offset(column)).then(plain).otherwise(instant)
-    return Outcome(value, (fails_where_null([column], f"cannot read a text as {target}", TRY_CAST),))
+    return Outcome(value, (unreadable(column, target),))
