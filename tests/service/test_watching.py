@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator
 from http.client import HTTPConnection
 from pathlib import Path
+from socket import create_connection
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -229,6 +230,31 @@ def test_refusals_are_warnings_now_and_then(caplog: pytest.LogCaptureFixture) ->
     assert refused > 5
     assert 0 < len(warned) < refused
     assert vars(warned[0])["data"]["status"] == 429
+
+
+def test_malformed_requests_are_warned_of_now_and_then(caplog: pytest.LogCaptureFixture) -> None:
+    """Whoever sends nonsense does not fill the disk: one line, and the next one says how many there were."""
+    with ms.connect(engine="inprocess") as db, served(db) as url:
+        host, port = urlsplit(url).hostname, urlsplit(url).port
+
+        def lines() -> list[str]:
+            return [each.getMessage() for each in caplog.records if "Invalid HTTP request" in each.getMessage()]
+
+        sent = 0
+
+        def send() -> None:
+            nonlocal sent
+            with create_connection((host, port)) as connection:
+                connection.sendall(b"\x00 nonsense\r\n\r\n")
+                assert b" 400 " in connection.recv(1000)
+            sent += 1
+
+        for _ in range(30):
+            send()
+        assert 1 <= len(lines()) < sent
+        until(lambda: send() or "more of the kind" in lines()[-1])
+        counted = sum(1 + int((re.findall(r"and (\d+) more", line) or [0])[0]) for line in lines())
+        assert counted == sent  # the last one was logged just now, with all before it
 
 
 def test_a_name_follows_its_request_into_other_threads(url: str) -> None:
