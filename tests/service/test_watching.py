@@ -17,6 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families as families
 from tests.support.serving import served, until
 
 import millstream as ms
+from millstream.engine.invocations import KINDS
 from millstream.service.limits import ServiceLimits
 from millstream.service.metrics import OTHERS, Metrics
 from millstream.service.tokens import Role, Tokens
@@ -72,6 +73,12 @@ def test_what_happens_is_counted(db: ms.Database, url: str) -> None:
     db.insert("clocked", [(1, "2026-01-31 10:00:00")])
     assert ask(url, "GET", "/v1/queries/q/result")[0] == 200
     assert ask(url, "GET", "/v1/queries/nobody/result")[0] == 404
+    ask(url, "GET", "/v1/queries/q/follow?timeout=0.01")
+    db.query("q").result()  # in the process itself
+    db.query("q").changes()
+    db.query("q").follow().close()
+    db.results(["q"])
+    db.execute("SHOW QUERIES")
     found = metrics(url)
 
     def more(name: str) -> float:
@@ -81,7 +88,8 @@ def test_what_happens_is_counted(db: ms.Database, url: str) -> None:
     assert sum(more(name) for name in found if name.startswith("millstream_epochs_total")) == 2
     assert more("millstream_elements_total{stream=s}") == 3
     assert more("millstream_late_elements_total{stream=s}") == 1
-    assert more("millstream_invocations_total{what=result}") == 1
+    asked = {what: more(f"millstream_invocations_total{{what={what}}}") for what in KINDS}
+    assert asked == {"result": 2, "changes": 1, "follow": 2, "results": 1, "execute": 1}
     assert more("millstream_requests_total{method=GET,status=404}") == 1
     route = "/v1/queries/{name:path}/result"
     assert more(f"millstream_request_seconds_count{{route={route}}}") == 2
