@@ -60,7 +60,7 @@ def cut(url: str) -> Iterator[tuple[str, Cutting]]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
-        def do_GET(self) -> None:  # noqa: N802 - as http.server calls it
+        def do_GET(self) -> None:
             cutting.answer(self)
 
         do_POST = do_GET  # noqa: N815

@@ -118,8 +118,8 @@ class SourceLoop:
             if time.monotonic() >= clocks_at:
                 self._inputs.tick_clocks()
                 self._silences.end_those_that_last()
-                told = ((feed.key, reading.rows_behind) for feed, reading in zip(feeds, readings, strict=True))
-                self._inputs.engine.reports.behind = {key: rows for key, rows in told if rows is not None}
+                behind = ((feed.key, reading.rows_behind) for feed, reading in zip(feeds, readings, strict=True))
+                self._inputs.engine.reports.behind = {key: rows for key, rows in behind if rows is not None}
                 clocks_at = time.monotonic() + _CLOCKS_EVERY
             epoch = self._inputs.engine.snapshot.epoch
             if epoch != served:

@@ -17,8 +17,8 @@ from typing import Any
 def rows_behind(progress: Mapping[str, Any] | None) -> int | None:
     """Of a query's report, as JSON; None where it does not tell."""
     found = [_of_source(source) for source in (progress or {}).get("sources", ())]
-    told = [rows for rows in found if rows is not None]
-    return sum(told) if told else None
+    known = [rows for rows in found if rows is not None]
+    return sum(known) if known else None
 
 
 def _of_source(source: Mapping[str, Any]) -> int | None:
