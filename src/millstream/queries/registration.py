@@ -180,13 +180,19 @@ class Registration:
         place = statement.name.place if isinstance(statement, st.RegisterQuery) else None
         with self._engine.lock:
             name, mode = self._free_name(name, place), (mode or "eager").lower()
-            if planner is not None:  # what is known is known under the settings of now
-                return self._admit(self._candidate(name, mode, statement, planner))
-            known = self._register_known(query_text(statement), name, mode)
-            if known is not None:
-                return known
-            new = self._candidate(name, mode, statement, self._planner)
-            return self._learned(statement, new, self._admit(new))
+            with self._engine.runner.caution.guarded(f'registering query "{name}"', query_text(statement)):
+                return self._registered(name, mode, statement, planner)
+
+    def _registered(
+        self, name: str, mode: str, statement: st.RegisterQuery | st.AdHocQuery, planner: Planner | None
+    ) -> Query:
+        if planner is not None:  # what is known is known under the settings of now
+            return self._admit(self._candidate(name, mode, statement, planner))
+        known = self._register_known(query_text(statement), name, mode)
+        if known is not None:
+            return known
+        new = self._candidate(name, mode, statement, self._planner)
+        return self._learned(statement, new, self._admit(new))
 
     def _candidate(
         self, name: str, mode: str, statement: st.RegisterQuery | st.AdHocQuery, planner: Planner

@@ -133,8 +133,11 @@ class EpochWork:
     trace: str = ""  # where to write down which step is run
 
     def without(self, culprits: Mapping[str, EvaluationError]) -> EpochWork:
-        """The same, but for steps that kill whoever runs them."""
-        return replace(self, culprits={**self.culprits, **culprits}) if culprits else self
+        """The same, but for steps and merges that kill whoever runs them."""
+        if not culprits:
+            return self
+        merges = tuple(merge for merge in self.merges if merge.name not in culprits)
+        return replace(self, culprits={**self.culprits, **culprits}, merges=merges)
 
 
 @dataclass
