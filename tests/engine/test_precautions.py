@@ -240,9 +240,13 @@ with ms.connect(sys.argv[1], engine="inprocess") as db:
             assert "ends the process" in done.stdout
             with pytest.raises(ms.EvaluationError, match="takes part by"):
                 db.query("late").result()
+            db.query("late").drop()
+            assert db.register("SELECT a + 1 AS a FROM s [RANGE 1000]", "late").result().num_rows > 3000
         elif what == "opening":
             with pytest.raises(ms.EvaluationError, match=r'opening query "bad" ends the process'):
                 db.query("bad").result()
             db.query("bad").drop()
             bad = db.register("SELECT a + 77 AS a FROM s [RANGE 5]", "bad")
             assert bad.result().num_rows > 0
+    if what in ("past", "opening"):
+        assert not (directory / SUSPECTS).exists()

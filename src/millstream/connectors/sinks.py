@@ -146,6 +146,7 @@ class Sinks:
 
     def drop(self, key: str, catalog: tuple[Mapping[str, Any], ...]) -> None:
         with self.lock, self.engine.lock:
+            self.forgive(self.by_name[key])
             self.engine.commit(self.engine.snapshot.without_sink(key).with_catalog(catalog))
             self.by_name.pop(key).bookmark = None
 

@@ -21,7 +21,7 @@ from millstream.language.type_names import stored_text
 from millstream.queries.named_templates import KIND as NAMED
 from millstream.queries.named_templates import NamedTemplates
 from millstream.queries.planner import Planner
-from millstream.queries.registration import Registration, statement_of
+from millstream.queries.registration import Registration, opening, statement_of
 from millstream.queries.registry import Registry
 from millstream.queries.template_recovery import TemplateRecovery
 from millstream.queries.templates import DROPPED
@@ -148,8 +148,10 @@ class Recovery:
 
     def _guarded(self, entry: Entry) -> AbstractContextManager[None]:
         """A query at which processes end is there as a failed one, and the others are opened."""
-        what = "template" if entry["kind"] == "template" else f'query "{entry["shown"]}"'
-        return self._engine.runner.caution.guarded(f"opening {what}", str(entry.get("text", entry["name"])))
+        caution = self._engine.runner.caution
+        if entry["kind"] == "template":
+            return caution.guarded("opening a template", str(entry["name"]))
+        return caution.guarded(opening(entry["shown"]))
 
     def _entry_of(self, record: Record) -> Entry:
         """A record as an entry of the catalog."""

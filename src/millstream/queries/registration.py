@@ -81,6 +81,11 @@ def record_of(name: str, mode: str, text: str, past: Past) -> Record:
     return {NAME: name, MODE: mode, TEXT: text, **past.entry()}
 
 
+def opening(name: str) -> str:
+    """What the next process does with a query, as it is noted."""
+    return f'opening query "{name}"'
+
+
 class Registration:
     """Registers queries one by one, and goes on with those of an earlier process."""
 
@@ -180,8 +185,11 @@ class Registration:
         place = statement.name.place if isinstance(statement, st.RegisterQuery) else None
         with self._engine.lock:
             name, mode = self._free_name(name, place), (mode or "eager").lower()
-            with self._engine.runner.caution.guarded(f'registering query "{name}"', query_text(statement)):
-                return self._registered(name, mode, statement, planner)
+            caution, text = self._engine.runner.caution, query_text(statement)
+            with caution.guarded(f'registering query "{name}"', text):
+                found = self._registered(name, mode, statement, planner)
+            caution.forgive(opening(name))  # an earlier one of its name
+            return found
 
     def _registered(
         self, name: str, mode: str, statement: st.RegisterQuery | st.AdHocQuery, planner: Planner | None

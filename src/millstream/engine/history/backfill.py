@@ -227,6 +227,7 @@ class Backfills:
 
     def cancel(self, edge: str) -> None:
         """Nobody asks for an edge any more, or wants to move to it."""
+        self._runner.caution.forgive(_taking_part(edge))
         with self._lock:
             move = self._moves.get(edge)
             for after in () if move is None else move.afters:
