@@ -274,10 +274,12 @@ class Lazy:
         return sum(Postings(segment).positions(self.number).size for segment in found)
 
     def notes(self) -> list[str]:
-        own = "nodes" if self.plan.parts[0].is_tree else "list or bitmap"
-        shared = (
-            [] if self.number is None else [f"rows are kept once for all queries of the group, each with its own {own}"]
+        own = (
+            "in trees by who wants them"
+            if self.plan.parts[0].is_tree
+            else "with a bit or a place for whoever wants them"
         )
+        shared = [] if self.number is None else [f"rows are kept once for all queries of the group, {own}"]
         return [*(_kept_part(part) for part in self.plan.parts), *shared]
 
 

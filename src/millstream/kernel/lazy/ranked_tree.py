@@ -62,6 +62,7 @@ FUNCTIONS = ("count", "sum", "avg", "min", "max")
 class RankedTree(Operator):
     """Makes a tree of what comes; instants are the last value columns of its input. Keeps nothing itself.
 
+    >>> from millstream.kernel.aggregation.aggregate_calls import AggregateCall
     >>> total = AggregateCall("sum", 0, distinct=False, type=BIGINT)
     >>> run = Run(RankedTree(TreeShape(integers("v"), keys=0, calls=(total,)), kept=None))
     >>> _ = run.step(batch((7, 0, 0, 1, +1), (9, 3, 3, 4, +1), (5, 4, 4, 5, +1)), to=4)
