@@ -205,11 +205,11 @@ class Tree:
         totals, extremes = added(pieces, np.concatenate([each for _, _, each in pieces]), rows.size, self.shape)
         by_owner = np.argsort(number, kind="stable")  # those who ask, by what they ask for
         begins = np.searchsorted(number[by_owner], np.arange(distinct.size + 1))
-        asking, place = expand(begins[owner[places]], begins[owner[places] + 1])
+        whose, place = expand(begins[owner[places]], begins[owner[places] + 1])
         taken = pl.Series(place.astype(np.uint32))
         whole = {total: limbs.take(place) for total, limbs in totals.items()}
         best = {name: values[taken] for name, values in extremes.items()}
-        return rows[place], query[by_owner[asking]], [(whole, best, np.arange(place.size))]
+        return rows[place], query[by_owner[whose]], [(whole, best, np.arange(place.size))]
 
     def _covered(self, first: int, last: int, groups: Int64s) -> tuple[Int64s, Int64s, list[Piece]]:
         """Of some groups: the first row of each that has rows between two instants, its place among them, and what
