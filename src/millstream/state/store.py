@@ -15,8 +15,8 @@ import threading
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager, suppress
-from functools import cache
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 from urllib.parse import quote
@@ -54,6 +54,10 @@ class Store(Protocol):
 
     def file(self, label: str, *, synced: bool = True) -> AbstractContextManager[Writer]:
         """A file for many segments, on disk when the block ends, or (not `synced`) when `sync` says so."""
+        ...
+
+    def in_other_threads(self) -> Callable[[], AbstractContextManager[None]]:
+        """Blocks for other threads: what they write there is of the task whose file this thread has open."""
         ...
 
     def sync(self, names: Iterable[str]) -> None:
@@ -138,6 +142,9 @@ class MemoryStore:
 
     def height(self, name: str) -> int:
         return self.read(name).height
+
+    def in_other_threads(self) -> Callable[[], AbstractContextManager[None]]:
+        return nullcontext
 
     def write_history(self, source: str, period: int, label: str, frame: pl.DataFrame, *, apart: bool = False) -> str:
         return self.keep(f"{source}-{label}", frame)
@@ -236,23 +243,23 @@ class DirectoryStore:
     @contextmanager
     def _written(self, writer: SegmentWriter) -> Iterator[Writer]:
         syncing: list[tuple[Path, Future[None]]] = []
-        before, self._task.syncing = self._task.syncing, syncing
-        outer, self._task.writer = self._task.writer, writer if isinstance(writer, TailWriter) else None
-        try:
-            yield writer
-            writer.close()
-            for name, frame in writer.small.items():
-                self.pool.keep(name, self.size(name), frame)
-            for path, written in syncing:
-                with disk_errors(path):
-                    written.result()
-        except BaseException:
-            writer.discard()
-            for _, written in syncing:
-                written.exception()  # the first error is the one to tell
-            raise
-        finally:
-            self._task.syncing, self._task.writer = before, outer
+        with self._task.joined(syncing, writer if isinstance(writer, TailWriter) else None):
+            try:
+                yield writer
+                writer.close()
+                for name, frame in writer.small.items():
+                    self.pool.keep(name, self.size(name), frame)
+                for path, written in syncing:
+                    with disk_errors(path):
+                        written.result()
+            except BaseException:
+                writer.discard()
+                for _, written in syncing:
+                    written.exception()  # the first error is the one to tell
+                raise
+
+    def in_other_threads(self) -> Callable[[], AbstractContextManager[None]]:
+        return partial(self._task.joined, self._task.syncing, self._task.writer)
 
     def _own(self, label: str) -> str:
         return f"{label}-f{self.fence}-{uuid.uuid4().hex[:8]}"
@@ -510,6 +517,16 @@ class _TaskOfThread(threading.local):
 
     syncing: list[tuple[Path, Future[None]]] | None = None
     writer: TailWriter | None = None  # where what is small goes too
+
+    @contextmanager
+    def joined(self, syncing: list[tuple[Path, Future[None]]] | None, writer: TailWriter | None) -> Iterator[None]:
+        """The thread works for a task that another one runs."""
+        before = self.syncing, self.writer
+        self.syncing, self.writer = syncing, writer
+        try:
+            yield
+        finally:
+            self.syncing, self.writer = before
 
 
 def _bounds_of(frame: pl.DataFrame) -> dict[str, tuple[Any, Any] | None]:
