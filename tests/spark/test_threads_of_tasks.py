@@ -27,12 +27,12 @@ def files(place: Path) -> dict[str, Path]:
     """Two streams as files, in order within each file and late by files."""
     found = {}
     for seed, name in enumerate("LR", start=3):
-        t = pl.int_range(140_000, eager=True)
-        rows = pl.DataFrame({"k": t * seed % 1_009, "v": t * seed % 97, "ts": t // 200})
+        t = pl.int_range(70_000, eager=True)
+        rows = pl.DataFrame({"k": t * seed % 1_009, "v": t * seed % 97, "ts": t // 100})
         found[name] = place / name
         found[name].mkdir()
         for number in range(5):
-            rows.slice(number * 28_000, 28_000).write_parquet(found[name] / f"{number}.parquet")
+            rows.slice(number * 14_000, 14_000).write_parquet(found[name] / f"{number}.parquet")
     return found
 
 
