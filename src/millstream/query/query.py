@@ -166,7 +166,9 @@ class Query(Explained, Answering):
     def result(self, at: Any = None) -> pa.Table:
         """R(at) of a relation; of a stream all elements up to `at`, their timestamps first. The default is now."""
         with self._engine.works.doing(f"the result of {self.name}"), self._pointing():
-            return self._result(at)
+            found = self._result(at)
+        self._engine.invocations.count("result")
+        return found
 
     def _result(self, at: Any) -> pa.Table:
         self.check_open()
@@ -205,7 +207,9 @@ class Query(Explained, Answering):
             bookmark = reader.bookmark(since)
             if since is not None and bookmark.seen > final:
                 raise self.instants.not_final(f"changes of {self.name} since {since} are", since, final)
-            return reader.given(bookmark, final)[0]
+            found = reader.given(bookmark, final)[0]
+        self._engine.invocations.count("changes")
+        return found
 
     @contextmanager
     def _pointing(self) -> Iterator[None]:
@@ -253,7 +257,9 @@ class Query(Explained, Answering):
         iterator.
         """
         self.check_open()
-        return self.reader.following(since, timeout)
+        following = self.reader.following(since, timeout)
+        self._engine.invocations.count("follow")
+        return following
 
     @property
     def has_ended(self) -> bool:
