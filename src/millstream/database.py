@@ -109,8 +109,6 @@ class Database(EngineFacade):
         self.engine.invocations.count("execute")
         return done
 
-    # Queries
-
     @under_way
     def register(self, cql: str, name: str | None = None, mode: str = "eager") -> Query:
         """Make a text a standing query, from now on and over the past that is kept."""
