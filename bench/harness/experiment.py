@@ -19,6 +19,8 @@ class Settings:
     quick: bool = False
     trace: Path | None = None  # a directory of Zeek logs, instead of generated connection records
     out: Path = Path("bench/out")
+    keep: Path | None = None  # where trials that were measured are kept, and found again
+    minutes: float = float("inf")  # after which no other trial is begun
 
     @property
     def repetitions(self) -> int:
@@ -95,15 +97,25 @@ class Experiment:
     notes: Callable[[Sequence[Measurement]], Sequence[str]] = lambda measurements: ()  # lines below the bars
 
 
-def in_turns(runs: Mapping[str, Callable[[], Sample]], repetitions: int, *, median: bool = False) -> dict[str, Sample]:
+def in_turns(
+    runs: Mapping[str, Callable[[], Sample]],
+    repetitions: int,
+    *,
+    median: bool = False,
+    far_behind: float = float("inf"),
+) -> dict[str, Sample]:
     """The best run of each alternative, or that in the middle. They take turns, so that a busy spell of the machine
-    meets all of them."""
-    samples: dict[str, list[Sample]] = {name: [] for name in runs}
-    for _ in range(repetitions):
+    meets all of them. Who is that many times behind the first one in the first turn runs no more."""
+    samples: dict[str, list[Sample]] = {name: [run()] for name, run in runs.items()}
+    most = far_behind * samples[next(iter(runs))][0].cpu
+    for _ in range(repetitions - 1):
         for name, run in runs.items():
-            samples[name].append(run())
-    place = repetitions // 2 if median else 0
-    return {name: sorted(found, key=lambda sample: sample.cpu)[place] for name, found in samples.items()}
+            if samples[name][0].cpu <= most:
+                samples[name].append(run())
+    return {
+        name: sorted(found, key=lambda sample: sample.cpu)[len(found) // 2 if median else 0]
+        for name, found in samples.items()
+    }
 
 
 def find(measurements: Sequence[Measurement], case: str, variant: str, size: int | None = None) -> Measurement | None:
