@@ -104,14 +104,15 @@ def in_turns(
     median: bool = False,
     far_behind: float = float("inf"),
 ) -> dict[str, Sample]:
-    """The best run of each alternative, or that in the middle. They take turns, so that a busy spell of the machine
-    meets all of them. Who is that many times behind the first one in the first turn runs no more."""
+    """The best run of each alternative, or that in the middle. They take turns, each time another one first, so that a
+    busy spell of the machine meets all of them. Who is that many times behind the first one in the first turn runs no
+    more."""
     samples: dict[str, list[Sample]] = {name: [run()] for name, run in runs.items()}
     most = far_behind * samples[next(iter(runs))][0].cpu
-    for _ in range(repetitions - 1):
-        for name, run in runs.items():
-            if samples[name][0].cpu <= most:
-                samples[name].append(run())
+    left = [name for name, found in samples.items() if found[0].cpu <= most]
+    for turn in range(1, repetitions):
+        for name in (*left[turn % len(left) :], *left[: turn % len(left)]):
+            samples[name].append(runs[name]())
     return {
         name: sorted(found, key=lambda sample: sample.cpu)[len(found) // 2 if median else 0]
         for name, found in samples.items()

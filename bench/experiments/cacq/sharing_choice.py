@@ -7,6 +7,7 @@ costs least. Beside the time, the pairs of rows are counted that joins look at.
 
 from __future__ import annotations
 
+import gc
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -106,6 +107,7 @@ def run(sharing: str, cell: Cell, rows: int) -> Sample:
             queries = [db.register(text) for text in asked]
         else:
             _feed(db, parts[:-1])
+        gc.collect()  # what an earlier run has left is not of this one
         begun, clock = time.process_time(), time.perf_counter()
         if cell.when == BEFORE:
             _feed(db, parts)
