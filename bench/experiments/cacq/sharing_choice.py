@@ -36,7 +36,7 @@ ONE, BOTH = "one input", "both inputs"
 USUAL, WORST, MOST_PAIRS = 0.9, 0.75, 1.1  # of the better in 95 % of the cells, and in all of them
 FAR_BEHIND = 2.0  # what takes that many times as long as the default is not the better one, and runs once
 VALUES = 1_000_000
-ROWS, PAIRS = 40_000, 2_000_000  # of each stream; of all queries together, at most about so many
+ROWS, PAIRS = 100_000, 2_000_000  # of each stream; of all queries together, at most about so many
 EPOCHS = 4
 STREAMS = """
     CREATE STREAM s (k INT, v INT) TIMESTAMP BY ts;
@@ -171,7 +171,7 @@ def trials(settings: Settings) -> list[Trial]:
 
 
 def _measure(cell: Cell, settings: Settings) -> list[Measurement]:
-    rows = cell.rows(ROWS // 20, PAIRS // 50) if settings.quick else cell.rows(ROWS, PAIRS)
+    rows = cell.rows(ROWS // 50, PAIRS // 50) if settings.quick else cell.rows(ROWS, PAIRS)
     best = in_turns(
         {sharing: partial(run, sharing, cell, rows) for sharing in (DEFAULT, OFF, ON)},
         settings.repetitions,

@@ -23,7 +23,7 @@ from millstream.engine.query_tables import NAME
 from millstream.errors import Place
 from millstream.language import statements as st
 from millstream.language.statement_parser import check_text, parse, parse_query
-from millstream.plan.grouping import has_many_constants, shape_of, splits
+from millstream.plan.grouping import has_many_constants, shape_of
 from millstream.plan.lowering.matches import is_fragile
 from millstream.queries.known_texts import KnownTexts, Recognised
 from millstream.queries.modes import Modes, kept_windows, options_of, steps_of
@@ -424,7 +424,7 @@ class Registration:
 
     def _moves(self, query: Query, entry: Entry, group: Group, planner: Planner, number: int) -> list[_Move]:
         session, bound = self._session, query.bound
-        alike = [found for found in splits(bound.plan) if found.skeleton == group.split.skeleton]
+        alike = [found for found in self._choice.splits(bound.plan) if found.skeleton == group.split.skeleton]
         if not alike:
             return []  # another one of that name, which could not be registered, was noted
         shape, values = shape_of(alike[0])

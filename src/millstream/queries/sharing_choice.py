@@ -15,6 +15,7 @@ from millstream.engine.groups.group import Group
 from millstream.engine.groups.new_rows import NewRows
 from millstream.engine.past import Past
 from millstream.kernel.batch import value_column
+from millstream.kernel.sharing.identity import Recent
 from millstream.language.binder import BoundQuery
 from millstream.plan import nodes as lo
 from millstream.plan.cost import SourceStatistics, selectivity
@@ -35,6 +36,7 @@ ENOUGH_SIZES = 8
 WORTH_ONE_JOIN = 0.5
 # So many queries that ask for the same value may become rows of their own before bits are cheaper.
 MOST_PER_VALUE = 32
+_SPLITS = 64  # plans whose splits are remembered
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,7 @@ class SharingChoice:
         self._own_plans: dict[str, dict[str, WantedRows]] = {}
         self._could_be_in: dict[str, tuple[str, ...]] = {}  # by query: those groups
         self._apart: dict[str, str] = {}  # queries that came before a group and kept their plans: the group
+        self._splits = Recent[tuple[lo.Node, list[Split]]](_SPLITS, lambda _: 1)  # by the identity of plans
         self._values: dict[tuple[str, str], set[object]] = {}  # by group and shape: the values of keys
         # By group whose queries may have windows of any sizes: those that were asked for.
         self._sizes: dict[str, set[tuple[object, ...]]] = {}
@@ -112,12 +115,17 @@ class SharingChoice:
         in a group before."""
         if planner.settings.sharing == "off" or (not recorded and has_many_constants(bound.plan)):
             return
-        for found in splits(bound.plan):
+        for found in self.splits(bound.plan):
             if found.window is not None and planner.options.strategy != "upa":
                 continue  # windows say themselves when their rows go
             shape, values = shape_of(found)
             group = self.group(found, shape, planner.options)
             yield Membership(found, shape, values, group, wanted_part(found, statistics))
+
+    def splits(self, plan: lo.Node) -> list[Split]:
+        """The ways in which a plan can be split: a query that has come with a plan of its own is often asked for them
+        again, when the next one comes."""
+        return self._splits.get(id(plan), lambda: (plan, splits(plan)), lambda held: held[0] is plan)[1]
 
     def chosen(self, memberships: list[Membership], settings: Settings, past: Past | None = None) -> Membership | None:
         """The group that a query should come to, if there is one: one that there is, or that is worth to be begun."""
