@@ -103,14 +103,18 @@ def in_turns(
     *,
     median: bool = False,
     far_behind: float = float("inf"),
+    seconds: float = 0.0,
 ) -> dict[str, Sample]:
     """The best run of each alternative, or that in the middle. They take turns, each time another one first, so that a
     busy spell of the machine meets all of them. Who is that many times behind the first one in the first turn runs no
-    more."""
+    more. There are up to three times as many turns as repetitions, until so many seconds have passed."""
+    until = time.monotonic() + seconds
     samples: dict[str, list[Sample]] = {name: [run()] for name, run in runs.items()}
     most = far_behind * samples[next(iter(runs))][0].cpu
     left = [name for name, found in samples.items() if found[0].cpu <= most]
-    for turn in range(1, repetitions):
+    for turn in range(1, 3 * repetitions if seconds else repetitions):
+        if turn >= repetitions and time.monotonic() > until:
+            break
         for name in (*left[turn % len(left) :], *left[: turn % len(left)]):
             samples[name].append(runs[name]())
     return {

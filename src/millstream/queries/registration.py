@@ -212,9 +212,10 @@ class Registration:
         planned, settings = new.planned, new.planned.planner.settings
         statistics = statistics_of(planned.statistics)
         found = [*self._choice.memberships(planned.bound, planned.planner, statistics, recorded=new.recorded)]
-        if new.entry is None:
+        is_first, chosen = self._choice.is_first(settings), None
+        if new.entry is None and not is_first:
             self._choice.note_sizes(found)
-        chosen = self._choice.chosen(found, settings, new.past) if new.entry is None else None
+            chosen = self._choice.chosen(found, settings, new.past)
         if chosen is not None:
             self._gather(chosen.group, planned.planner)
             template = self._templates.declared(planned, chosen.group, chosen.shape, new.text)
@@ -222,9 +223,12 @@ class Registration:
         # Where others may come to share it, its past waits: it would be run again with theirs.
         may_be_shared = self._choice.may_be_shared(found) and not is_fragile(planned.bound.plan)
         query = self._with_own_plan(new, reason, put_off=may_be_shared)
-        self._choice.note_own_plan(new.name, {each.group: each.wanted for each in found})
+        if is_first:
+            self._choice.note_first(new.name, found, is_new=new.entry is None)
+        else:
+            self._choice.note_own_plan(new.name, {each.group: each.wanted for each in found})
         if may_be_shared and new.entry is None and planned.planner is self._planner:
-            self._texts["eager"].learn_comparisons(new.text, planned)  # a second one need not be planned
+            self._texts["eager"].learn_with_next(new.text, planned)  # which need not be planned then
         return query
 
     def _enlisted(self, new: Candidate, template: GroupTemplate, values: tuple[object, ...]) -> Query:
