@@ -85,7 +85,7 @@ WITHIN: dict[str, tuple[set[str], ...]] = {
         {"drawing"},
     ),
     "engine": (
-        {"limits", "life", "lock", "works"},
+        {"invocations", "limits", "life", "lock", "works"},
         {"answers", "extents", "needs", "past", "query_tables", "results"},
         {"background", "notifier", "epochs"},
         {"commits", "measures", "sharers"},

@@ -104,7 +104,9 @@ class Database(EngineFacade):
         What a text that may have been run before (`again`) declared in the same words is left alone, and noticed.
         """
         with self.life, self.engine.works.doing(text):
-            return self._executor.execute(text if params is None else with_values(text, params), again=again)
+            done = self._executor.execute(text if params is None else with_values(text, params), again=again)
+        self.engine.invocations.count("execute")
+        return done
 
     # Queries
 

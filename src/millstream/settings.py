@@ -10,7 +10,7 @@ from typing import Any
 from millstream.bounds import MAX_SPAN
 from millstream.errors import BindError, NameError, Place, did_you_mean
 
-_PER_STREAM = ("shedding", "shedding_lag", "max_lag")
+_PER_STREAM = ("shedding", "shedding_lag", "max_lag", "max_lag_rows")
 
 
 @dataclass(frozen=True)
@@ -42,6 +42,7 @@ class Settings:
     background_rows: int = field(default=200_000, metadata={"least": 0})  # of history from which on queries do not wait
     slow_epoch: int = field(default=10_000, metadata={"least": 0})  # milliseconds; 0: none is
     max_lag: int = field(default=0, metadata={"least": 0})  # seconds; 0: no matter how far
+    max_lag_rows: int = field(default=0, metadata={"least": 0})  # of a source; 0: no matter how many
     max_queries: int = field(default=1_000_000, metadata={"least": 1})
     max_query_rows: int = field(default=0, metadata={"least": 0})  # of one query's result; 0: no limit
     max_query_state: int = field(default=0, metadata={"least": 0, "bytes": True})
@@ -150,6 +151,7 @@ _ABOUT = {
     "background_rows": "rows of history from which on a late query's past is worked through in the background",
     "slow_epoch": "milliseconds that an epoch may take before a warning is logged; 0 is no limit",
     "max_lag": "seconds that a stream may be behind the clock before it is logged and shown; 0 is no limit",
+    "max_lag_rows": "rows that the source of a stream may be ahead before it is logged and shown; 0 is no limit",
     "max_queries": "queries that may be registered",
     "max_query_rows": "rows that one query's result may have; 0 is no limit",
     "max_query_state": "bytes of state that one query may have; 0 is no limit",

@@ -27,9 +27,9 @@ EXTREMES = (
     "SELECT g, min(t), max(t), max(n) FROM S {w} WHERE a > {0} AND b < {1} GROUP BY g",
     "SELECT g, min(v), min(d) FROM S {w} WHERE a > {0} OR b < {1} GROUP BY g HAVING max(v) < 5",
 )
-OF_ROWS = ("[ROWS 4]", "[ROWS 9]", "[ROWS 6 SLIDE 2]")
-OF_TIME = ("[RANGE 7]", "[RANGE 3]", "[RANGE 10 SLIDE 4]", "[TUMBLE 5]", "[NOW]")
-WINDOWS = ("[ROWS 4]", "", "[PARTITION BY g ROWS 2]", *OF_TIME)
+OF_ROWS: tuple[str, ...] = ("[ROWS 4]", "[ROWS 9]", "[ROWS 6 SLIDE 2]")
+OF_TIME: tuple[str, ...] = ("[RANGE 7]", "[RANGE 3]", "[RANGE 10 SLIDE 4]", "[TUMBLE 5]", "[NOW]")
+WINDOWS: tuple[str, ...] = ("[ROWS 4]", "", "[PARTITION BY g ROWS 2]", *OF_TIME)
 DOUBLES = (None, 0.1, 0.2, 1e300, -1e300, float("inf"), 2.5, 1e-20)
 
 

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator
 from http.client import HTTPConnection
 from pathlib import Path
+from socket import create_connection
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -16,6 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families as families
 from tests.support.serving import served, until
 
 import millstream as ms
+from millstream.engine.invocations import KINDS
 from millstream.service.limits import ServiceLimits
 from millstream.service.metrics import OTHERS, Metrics
 from millstream.service.tokens import Role, Tokens
@@ -71,6 +73,12 @@ def test_what_happens_is_counted(db: ms.Database, url: str) -> None:
     db.insert("clocked", [(1, "2026-01-31 10:00:00")])
     assert ask(url, "GET", "/v1/queries/q/result")[0] == 200
     assert ask(url, "GET", "/v1/queries/nobody/result")[0] == 404
+    ask(url, "GET", "/v1/queries/q/follow?timeout=0.01")
+    db.query("q").result()  # in the process itself
+    db.query("q").changes()
+    db.query("q").follow().close()
+    db.results(["q"])
+    db.execute("SHOW QUERIES")
     found = metrics(url)
 
     def more(name: str) -> float:
@@ -80,7 +88,8 @@ def test_what_happens_is_counted(db: ms.Database, url: str) -> None:
     assert sum(more(name) for name in found if name.startswith("millstream_epochs_total")) == 2
     assert more("millstream_elements_total{stream=s}") == 3
     assert more("millstream_late_elements_total{stream=s}") == 1
-    assert more("millstream_invocations_total{what=result}") == 1
+    asked = {what: more(f"millstream_invocations_total{{what={what}}}") for what in KINDS}
+    assert asked == {"result": 2, "changes": 1, "follow": 2, "results": 1, "execute": 1}
     assert more("millstream_requests_total{method=GET,status=404}") == 1
     route = "/v1/queries/{name:path}/result"
     assert more(f"millstream_request_seconds_count{{route={route}}}") == 2
@@ -97,9 +106,11 @@ def test_what_happens_is_counted(db: ms.Database, url: str) -> None:
     )
 
 
-def test_every_metric_is_in_the_glossary_and_the_dashboard_names_no_other(url: str) -> None:
+def test_every_metric_is_in_the_glossary_and_the_dashboard_names_no_other(db: ms.Database, url: str) -> None:
     ask(url, "GET", "/v1/queries/q/result")
+    db.engine.reports.behind = {"s": 3}  # as a source that tells it
     text = ask(url, "GET", "/metrics")[1].decode()
+    db.engine.reports.behind = {}
     samples = {sample.name for family in families(text) for sample in family.samples}
     samples = {name for name in samples if not name.endswith("_created")}
     glossary = (DOCS / "glossary.md").read_text()
@@ -229,6 +240,32 @@ def test_refusals_are_warnings_now_and_then(caplog: pytest.LogCaptureFixture) ->
     assert refused > 5
     assert 0 < len(warned) < refused
     assert vars(warned[0])["data"]["status"] == 429
+
+
+def test_malformed_requests_are_warned_of_now_and_then(caplog: pytest.LogCaptureFixture) -> None:
+    """Whoever sends nonsense does not fill the disk: one line, and the next one says how many there were."""
+    with ms.connect(engine="inprocess") as db, served(db) as url:
+        host, port = urlsplit(url).hostname, urlsplit(url).port
+
+        def lines() -> list[str]:
+            return [each.getMessage() for each in caplog.records if "Invalid HTTP request" in each.getMessage()]
+
+        sent = 0
+
+        def send() -> None:
+            nonlocal sent
+            with create_connection((host, port)) as connection:
+                connection.sendall(b"\x00 nonsense\r\n\r\n")
+                assert b" 400 " in connection.recv(1000)
+            sent += 1
+
+        for _ in range(30):
+            send()
+        assert 1 <= len(lines()) < sent
+        while "more of the kind" not in lines()[-1]:
+            send()
+        counted = sum(1 + int((re.findall(r"and (\d+) more", line) or [0])[0]) for line in lines())
+        assert counted == sent  # the last one was logged just now, with all before it
 
 
 def test_a_name_follows_its_request_into_other_threads(url: str) -> None:

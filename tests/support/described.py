@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import schemathesis
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as some
 from schemathesis.core.failures import FailureGroup
 from schemathesis.core.result import Ok
@@ -31,23 +31,26 @@ def operations(url: str) -> list[Any]:
     return described
 
 
-def ask_at_random(url: str, examples: int, look: Callable[[Any], None] = lambda response: None) -> None:
-    """So many requests of each kind; whoever looks at the answers may say what is wrong with them."""
-    for operation in operations(url):
-        _ask_one(url, operation, examples, look)
+def ask_at_random(url: str, examples: int, look: Callable[[Any], None] = lambda response: None, number: int = 0) -> int:
+    """At most so many requests of each kind, others for each number; gives how many there were. Whoever looks at the
+    answers may say what is wrong with them."""
+    return sum(_ask_one(url, operation, examples, look, number) for operation in operations(url))
 
 
-def _ask_one(url: str, operation: Any, examples: int, look: Callable[[Any], None]) -> None:
+def _ask_one(url: str, operation: Any, examples: int, look: Callable[[Any], None], number: int) -> int:
+    asked = 0
+
+    @seed(number)
     @given(data=some.data())
-    @settings(
-        max_examples=examples, deadline=None, database=None, suppress_health_check=list(HealthCheck), derandomize=True
-    )
+    @settings(max_examples=examples, deadline=None, database=None, suppress_health_check=list(HealthCheck))
     def ask(data: some.DataObject) -> None:
+        nonlocal asked
+        asked += 1
         case = data.draw(operation.as_strategy())
         parameters = case.path_parameters or {}
         if "name" in parameters and data.draw(some.booleans()):
             parameters["name"] = data.draw(some.sampled_from(["q", "s", "changed"]))  # what there is
-        if case.path.endswith("/follow"):
+        if case.path.endswith(("/follow", "/plan/events")):  # which go on for as long as somebody listens
             case.query = {**(case.query or {}), "timeout": 0.01}
         if case.path == "/v1/run" and isinstance(case.body, dict) and _is_number(case.body.get("until")):
             case.body["until"] = min(case.body["until"], 0.01)
@@ -60,6 +63,7 @@ def _ask_one(url: str, operation: Any, examples: int, look: Callable[[Any], None
             raise AssertionError([str(each) for each in failure.exceptions]) from None
 
     ask()
+    return asked
 
 
 def _is_number(value: object) -> bool:

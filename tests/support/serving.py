@@ -12,8 +12,9 @@ from typing import Any
 
 import millstream as ms
 from millstream.service.audit import AuditLog
+from millstream.service.certificates import Certificate
 from millstream.service.limits import ServiceLimits
-from millstream.service.server import Address, Certificate, Server
+from millstream.service.server import Address, Server
 from millstream.service.tokens import Tokens
 
 LIMIT = 300.0  # seconds, for what must happen

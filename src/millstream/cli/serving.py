@@ -59,9 +59,10 @@ def serve(
     """
     # Slow to import, and not needed by other commands.
     from millstream.service.audit import audit_of
+    from millstream.service.certificates import Certificate
     from millstream.service.limits import BodyLimits, ConnectionLimits, ServiceLimits
     from millstream.service.logs import log_to
-    from millstream.service.server import Address, Certificate, Server, check_free, check_open_to
+    from millstream.service.server import Address, Server, check_free, check_open_to
     from millstream.service.traces import exported_traces
 
     or_exit(lambda: log_to(log_format.lower(), log_level.lower()))

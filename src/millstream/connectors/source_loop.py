@@ -95,16 +95,22 @@ class SourceLoop:
                     idle = until == "idle"
                     reading = self._external.start(feed, self._feeds, self._checkpoint(feed.key), until_idle=idle)
                     readings.append(reading)
-            self._wait(readings, until, deadline, interrupt)
+            self._wait(feeds, readings, until, deadline, interrupt)
         finally:
             failures = _stop(readings)
+            self._inputs.engine.reports.behind = {}
             self._sinks.flush()
         # An interrupt from a terminal reaches Spark's workers too: what fails of it is not committed and comes again.
         if failures and not interrupt.came:
             raise failures[0]
 
     def _wait(
-        self, readings: Sequence[Reading], until: str | float | None, deadline: float | None, interrupt: Interrupt
+        self,
+        feeds: Sequence[Feed],
+        readings: Sequence[Reading],
+        until: str | float | None,
+        deadline: float | None,
+        interrupt: Interrupt,
     ) -> None:
         self._silences.begin()
         served, clocks_at = -1, 0.0
@@ -112,6 +118,8 @@ class SourceLoop:
             if time.monotonic() >= clocks_at:
                 self._inputs.tick_clocks()
                 self._silences.end_those_that_last()
+                behind = ((feed.key, reading.rows_behind) for feed, reading in zip(feeds, readings, strict=True))
+                self._inputs.engine.reports.behind = {key: rows for key, rows in behind if rows is not None}
                 clocks_at = time.monotonic() + _CLOCKS_EVERY
             epoch = self._inputs.engine.snapshot.epoch
             if epoch != served:

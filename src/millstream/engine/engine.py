@@ -36,6 +36,7 @@ from millstream.engine.history.backfill import Backfills
 from millstream.engine.history.evaluation import Evaluation
 from millstream.engine.history.merge_producers import Merger
 from millstream.engine.history.replay import Replay
+from millstream.engine.invocations import Invocations
 from millstream.engine.life import Life
 from millstream.engine.limits import Limits
 from millstream.engine.lock import CommitLock
@@ -75,7 +76,7 @@ class Engine:
         self.runner = runner
         journal = journal or NoJournal(Layout(runner.planner.shards, HASH))
         self.life, self.limits, self.pasts, self.works = Life(), Limits(), Pasts(), Works()
-        self.notifier = Notifier(self.life)
+        self.notifier, self.invocations = Notifier(self.life), Invocations()
         self.commits = Commits(journal, runner.store, self.life, self.notifier, snapshot or Snapshot())
         self.sources = Sources(self.commits)
         self.plans = Plans(self.sources)

@@ -119,6 +119,8 @@ class Reports:
         self._memory = MemoryReport()
         self.epochs: Counter[str] = Counter()  # by who ran them
         self.tasks = 0  # of Spark, for epochs
+        # By source that is being read: the rows that it has and that were not taken in yet, where it tells.
+        self.behind: Mapping[str, int] = {}
         self.skew: dict[str, Skew] = {}  # per edge: the last epoch that was skewed
 
     def count(self, outcome: EpochOutcome, parts: Mapping[str, Sequence[Part]]) -> None:

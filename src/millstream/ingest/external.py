@@ -64,6 +64,12 @@ class Reading(Protocol):
         """What ended it, if it did not end by itself."""
         ...
 
+    @property
+    def rows_behind(self) -> int | None:
+        """The rows that the source has and that were not taken yet, as of its last batch; None where it does not
+        tell."""
+        ...
+
     def stop(self) -> None:
         """Let the batch under way finish, and take no other."""
         ...

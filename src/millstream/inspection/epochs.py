@@ -39,6 +39,27 @@ class EpochSeen:
     ran: str  # by whom
 
 
+@dataclass(frozen=True)
+class Lag:
+    """By how much a stream is behind, where that is more than it may be."""
+
+    seconds: float | None
+    rows: float | None
+
+    @property
+    def said(self) -> dict[str, float]:
+        seconds = {} if self.seconds is None else {"lag_seconds": round(self.seconds, 3)}
+        return seconds if self.rows is None else {**seconds, "rows_behind": self.rows}
+
+    def __str__(self) -> str:
+        clock = [] if self.seconds is None else [f"{self.seconds:.1f} seconds behind the clock"]
+        return " and ".join(clock if self.rows is None else [*clock, f"{self.rows:,} rows behind its source"])
+
+
+def _beyond(lag: float | None, most: int) -> float | None:
+    return lag if lag is not None and 0 < most < lag else None
+
+
 class Epochs:
     """Sees each epoch, under the lock of commits: what is done here must be little."""
 
@@ -55,16 +76,22 @@ class Epochs:
         self._observers.append(observer)
         return lambda: self._observers.remove(observer)
 
-    def lagging(self) -> dict[str, float]:
-        """The streams that are further behind the clock than they may be, with the seconds that they are."""
+    def lagging(self) -> dict[str, Lag]:
+        """The streams that are further behind than they may be: the clock, or what their source has."""
         now, settings, snapshot = time.time(), self._session.settings, self._engine.snapshot
-        if not settings.max_lag and not settings.by_stream:
+        if not settings.max_lag and not settings.max_lag_rows and not settings.by_stream:
             return {}
         found = {}
         for definition in self._session.catalog.feeds():
             key = definition.edge
-            lag = lag_seconds(definition, snapshot.progress(key).heartbeat, now)
-            if lag is not None and not is_system(key) and 0 < settings.of_stream(definition.name.lower()).max_lag < lag:
+            if is_system(key):
+                continue
+            allowed = settings.of_stream(definition.name.lower())
+            lag = Lag(
+                _beyond(lag_seconds(definition, snapshot.progress(key).heartbeat, now), allowed.max_lag),
+                _beyond(self._engine.reports.behind.get(key), allowed.max_lag_rows),
+            )
+            if lag.seconds is not None or lag.rows is not None:
                 found[definition.name] = lag
         return found
 
@@ -105,8 +132,7 @@ class Epochs:
     def _log_lags(self) -> None:
         lagging = self.lagging()
         for name in lagging.keys() - self._lagging:
-            said = {"stream": name, "lag_seconds": round(lagging[name], 3)}
-            _log.warning("stream %s is %.1f seconds behind the clock", name, lagging[name], extra={"data": said})
+            _log.warning("stream %s is %s", name, lagging[name], extra={"data": {"stream": name, **lagging[name].said}})
         for name in self._lagging - lagging.keys():
             _log.info("stream %s is no longer behind", name, extra={"data": {"stream": name}})
         self._lagging = {*lagging}

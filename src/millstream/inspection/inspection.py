@@ -83,7 +83,7 @@ class Inspector:
         """What asks for somebody's attention, by what it is: names, with what is known of each."""
         failed = states(self._engine, [*self._queries.registry]).failed
         paused = {sink.name: sink.error_text for sink in [*self._sinks.by_name.values()] if sink.state == "paused"}
-        lagging = {name: f"{lag:.1f} seconds behind the clock" for name, lag in self.epochs.lagging().items()}
+        lagging = {name: str(lag) for name, lag in self.epochs.lagging().items()}
         return {"queries have failed": failed, "sinks are paused": paused, "streams lag": lagging}
 
     def why_not_writable(self) -> str | None:

@@ -26,10 +26,12 @@ _LOOKED_AT = 1_000  # files of a stream, the newest first, in search of what is 
 class Measured:
     epoch: int
     epochs_run: Mapping[str, int]  # by who ran them
+    invocations: Mapping[str, int]  # answers that were given, by what was asked
     states: Mapping[str, int]  # how many queries are in each
     operators: int
     state_bytes: int
-    streams: Mapping[str, Mapping[str, float | None]]  # what was counted, the lag in seconds, and rows not yet final
+    # What was counted, the lag in seconds, the rows that the source is ahead, and those that are not final yet.
+    streams: Mapping[str, Mapping[str, float | None]]
     finals: Mapping[str, float]  # the least and the most that is final of queries, as seconds since 1970
     sinks: Mapping[str, Mapping[str, float]]
     pools: Mapping[str, Mapping[str, float]]  # of memory, by process
@@ -43,10 +45,11 @@ def measured(engine: Engine, session: Session, queries: StandingQueries, sinks: 
     return Measured(
         snapshot.epoch,
         dict(engine.reports.epochs),
+        engine.invocations.by_kind(),
         {"running": found.running, "filling": len(found.filling), "failed": len(found.failed)},
         len(engine.pipeline.steps),
         sum(engine.reports.state_bytes().values()),
-        {stream.name: _stream(stream, snapshot, now) for stream in streams},
+        {stream.name: _stream(stream, snapshot, now, engine.reports.behind) for stream in streams},
         _finals(engine, queries),
         {
             sink["name"]: {
@@ -67,12 +70,15 @@ def measured(engine: Engine, session: Session, queries: StandingQueries, sinks: 
     )
 
 
-def _stream(stream: StreamDefinition, snapshot: Snapshot, now: float) -> dict[str, float | None]:
+def _stream(
+    stream: StreamDefinition, snapshot: Snapshot, now: float, behind: Mapping[str, int]
+) -> dict[str, float | None]:
     key = stream.edge
     progress = snapshot.progress(key)
     counted: dict[str, float | None] = {name: float(getattr(progress, name)) for name in _COUNTED}
     lag = lag_seconds(stream, progress.heartbeat, now)
-    return {**counted, "lag": lag, "open": float(_open_rows(snapshot.history.get(key, ()), progress.heartbeat))}
+    opened = float(_open_rows(snapshot.history.get(key, ()), progress.heartbeat))
+    return {**counted, "lag": lag, "behind": behind.get(key), "open": opened}
 
 
 def _open_rows(files: tuple[HistoryFile, ...], heartbeat: int) -> int:

@@ -57,6 +57,7 @@ class StreamReports:
             "heartbeat_tick": heartbeat,
             "heartbeat_rule": _rule(definition),
             "lag_ms": None if lag is None else 1e3 * lag,
+            "rows_behind": self._engine.reports.behind.get(key),
             **{name: getattr(progress, name) for name in _COUNTED},
             "rows": sum(file.rows for file in files),
             "bytes": sum(file.bytes for file in files),

@@ -29,9 +29,9 @@ def results(engine: Engine, context: QueryContext, queries: Sequence[Query], at:
     for query in queries:
         query.check_open()
         by_inputs.setdefault(query.materialization.inputs, []).append(query)
-    return pa.concat_tables(
-        [table for members in by_inputs.values() for table in _results(engine, context, members, at)]
-    )
+    tables = [table for members in by_inputs.values() for table in _results(engine, context, members, at)]
+    engine.invocations.count("results")
+    return pa.concat_tables(tables)
 
 
 def _results(engine: Engine, context: QueryContext, queries: Sequence[Query], at: Any) -> Iterator[pa.Table]:

@@ -160,7 +160,9 @@ class Query(Explained, Answering):
     def result(self, at: Any = None) -> pa.Table:
         """R(at) of a relation; of a stream all elements up to `at`, their timestamps first. The default is now."""
         with self._engine.works.doing(f"the result of {self.name}"):
-            return self._result(at)
+            found = self._result(at)
+        self._engine.invocations.count("result")
+        return found
 
     def _result(self, at: Any) -> pa.Table:
         self.check_open()
@@ -198,7 +200,9 @@ class Query(Explained, Answering):
         bookmark = reader.bookmark(since)
         if since is not None and bookmark.seen > final:
             raise self.instants.not_final(f"changes of {self.name} since {since} are", since, final)
-        return reader.given(bookmark, final)[0]
+        found = reader.given(bookmark, final)[0]
+        self._engine.invocations.count("changes")
+        return found
 
     def answer(self, span: Span, *, whole: bool = False) -> Answer:
         """From what is kept of it, asked anew where that has changed meanwhile."""
@@ -237,7 +241,9 @@ class Query(Explained, Answering):
         iterator.
         """
         self.check_open()
-        return self.reader.following(since, timeout)
+        following = self.reader.following(since, timeout)
+        self._engine.invocations.count("follow")
+        return following
 
     @property
     def has_ended(self) -> bool:

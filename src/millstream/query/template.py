@@ -243,8 +243,9 @@ class Template(Answering, Sequence[Query]):
             for place in np.flatnonzero(firsts > tick).tolist():
                 first = "not known yet" if firsts[place] == OPEN else instants.shown(int(firsts[place]))
                 missing.setdefault(place, EvaluationError(f"the first answerable instant is {first}"))
-        found = members.at(rows, tick, self._engine.limits.answers)
-        return self.labelled(members, found, missing)
+        found = self.labelled(members, members.at(rows, tick, self._engine.limits.answers), missing)
+        self._engine.invocations.count("result")
+        return found
 
     def _evaluated(self, members: Members, tick: int) -> Batch:
         """Over tables only, with changes that lie beyond what is final: each query anew."""
@@ -266,7 +267,9 @@ class Template(Answering, Sequence[Query]):
         place = reader.bookmark(since)
         if since is not None and place.seen > final:
             raise self.instants.not_final(f"changes of {self.name} since {since} are", since, final)
-        return reader.given(place, final)[0]
+        found = reader.given(place, final)[0]
+        self._engine.invocations.count("changes")
+        return found
 
     def follow(self, since: Any = None, timeout: float | None = None) -> Following:
         """The final changes of all queries after `since`, as they become final: tables like those of `changes`.
@@ -274,7 +277,9 @@ class Template(Answering, Sequence[Query]):
         Of queries that come to the template later, what holds then comes first, as insertions.
         """
         self.check_open()
-        return self.reader.following(since, timeout)
+        following = self.reader.following(since, timeout)
+        self._engine.invocations.count("follow")
+        return following
 
     def labelled(self, members: Members, found: pa.Table, missing: Mapping[int, EvaluationError]) -> pa.Table:
         """A table with names and parameters in front, in the place of the column that has the places of queries; its

@@ -61,9 +61,6 @@ class Metrics:
             buckets=_PHASE_SECONDS,
         )
         self._phases: dict[str, Histogram] = {}
-        self._invocations = Counter(
-            f"{PREFIX}invocations", "Answers that were asked for, by what was asked.", ("what",), registry=registry
-        )
 
     def serve(self, service: DatabaseService, followers: Callable[[], int]) -> Callable[[], None]:
         """Count what a service and its database do; gives what ends that."""
@@ -80,8 +77,6 @@ class Metrics:
     def request(self, method: str, route: str, status: int, seconds: float) -> None:
         self._requests.labels(method, str(status)).inc()
         self._request_seconds.labels(route).observe(seconds)
-        if (what := _INVOCATIONS.get(route.rpartition("/")[2])) is not None and status < 400:
-            self._invocations.labels(what).inc()
 
     def refused(self) -> None:
         self._refused.inc()
@@ -99,14 +94,6 @@ class Metrics:
         return encode(self.registry), kind
 
 
-# What the last part of a route's path means.
-_INVOCATIONS = {
-    "result": "result",
-    "changes": "changes",
-    "follow": "follow",
-    "results": "results",
-    "execute": "execute",
-}
 _Samples = Iterable[tuple[Mapping[str, str], float]]
 
 
@@ -123,6 +110,8 @@ class _Now(Collector):
         yield _counter("epochs", "Epochs since the database was opened, by who ran them.", ran)
         yield _gauge("queries", "Registered queries.", sum(found.states.values()))
         yield _family("query_states", "Registered queries by state.", _labelled("state", found.states))
+        asked = _labelled("what", found.invocations)
+        yield _counter("invocations", "Answers that were asked for and given, by what was asked.", asked)
         yield _gauge("operators", "Operators of the shared pipeline.", found.operators)
         yield _gauge("state_bytes", "Bytes of state of all operators.", found.state_bytes)
         yield from self._streams(found.streams)
@@ -144,11 +133,12 @@ class _Now(Collector):
         looked_at = (
             ("heartbeat_ticks", "How far a stream is final; -1 where it is not.", "heartbeat"),
             ("stream_lag_seconds", "How far the heartbeat of a stream is behind the clock.", "lag"),
+            ("source_rows_behind", "Rows that a source has and that were not taken in yet, where it tells.", "behind"),
             ("stream_open_rows", "Elements that have come and are not final yet.", "open"),
         )
         for name, text, key in looked_at:
             values = {stream: found[key] for stream, found in streams.items()}
-            yield _family(name, text, _labelled("stream", _few(values, max if key == "lag" else min)))
+            yield _family(name, text, _labelled("stream", _few(values, min if key == "heartbeat" else max)))
 
     def _sinks(self, sinks: Mapping[str, Mapping[str, float]]) -> Iterator[Metric]:
         for name, text, key, joined in _OF_SINKS:

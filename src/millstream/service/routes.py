@@ -382,6 +382,7 @@ def _queries(service: DatabaseService, follows: Callable[[], Follows]) -> APIRou
                 reader.bookmark(instant(last_event_id or since)), database.settings.max_follower_bytes
             )
             reader.next_changes(bookmark, 1)  # so that what is wrong with it is said before events begin
+            database.engine.invocations.count("follow")
             return query, bookmark
 
         query, bookmark = await service.read(begin)

@@ -5,12 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-import ssl
 import sys
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from types import FrameType
 
 import uvicorn
@@ -19,37 +17,17 @@ from millstream.database import Database
 from millstream.errors import AccessError, SetupError
 from millstream.service.app import create_app
 from millstream.service.audit import AuditLog
+from millstream.service.certificates import Certificate, LiveCertificate
 from millstream.service.connections import BoundedSocket, Connections, protocol_of
 from millstream.service.gate import is_loopback
 from millstream.service.limits import ServiceLimits
 from millstream.service.sources import SourceReader
+from millstream.service.throttle import throttled
 from millstream.service.tokens import Tokens
 
 _log = logging.getLogger(__name__)
+_UVICORN = logging.getLogger("uvicorn.error")
 _REQUESTS, _SOURCES = 3.0, 5.0  # seconds that a stop leaves to requests and to batches of sources under way
-
-
-@dataclass(frozen=True)
-class Certificate:
-    """For TLS: a file with the certificate and those that it builds on, and one with its key, as PEM."""
-
-    file: Path
-    key: Path
-
-    def check(self) -> None:
-        """Refuse what cannot be used, before anything is opened."""
-        try:
-            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(self.file, self.key, password=_no_password)
-        except (OSError, ValueError) as error:  # errors of ssl are of these
-            raise SetupError(
-                f"{self.file} and {self.key} are no certificate and its key",
-                detail=str(error),
-                hint="give files in PEM, the key without a password",
-            ) from None
-
-
-def _no_password() -> str:
-    raise ValueError("the key has a password")
 
 
 @dataclass(frozen=True)
@@ -106,8 +84,7 @@ class Server:
         app = create_app(
             database, version=version, tokens=self._tokens, limits=limits, sources=self.sources, audit=audit
         )
-        if certificate is not None:
-            certificate.check()
+        self._certificate = None if certificate is None else LiveCertificate(certificate)
         self.connections = Connections((limits or ServiceLimits()).connections)
         app.state.service.connections = self.connections
         self._socket = _bound(address, lambda *kind: BoundedSocket(self.connections.most, *kind))
@@ -137,9 +114,15 @@ class Server:
         open_to = "with tokens" if self._tokens is not None else "for this machine only, since there are no tokens"
         self._announce(f"serving at {self.address}, {open_to}")
         _log.info("serving at %s, %s", self.address, open_to, extra={"data": {"address": str(self.address)}})
+        ending = threading.Event()
+        if (certificate := self._certificate) is not None:
+            self._server.serve_by(certificate)
+            threading.Thread(target=certificate.watch, args=[ending], name="millstream-tls", daemon=True).start()
         try:
-            self._server.run(sockets=[self._socket])
+            with throttled(_UVICORN):
+                self._server.run(sockets=[self._socket])
         finally:
+            ending.set()
             sys.setswitchinterval(before)
             self._socket.close()
             if not self.sources.stop(_SOURCES):
@@ -156,6 +139,12 @@ class _Uvicorn(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, stopping: asyncio.Event, on_stop: Callable[[], None] | None) -> None:
         super().__init__(config)
         self._stopping, self._on_stop = stopping, on_stop
+
+    def serve_by(self, certificate: LiveCertificate) -> None:
+        self.config.load()
+        if self.config.ssl is None:
+            raise AssertionError("it does not speak TLS")
+        certificate.serve_by(self.config.ssl)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         if self._on_stop is not None and not self.should_exit:

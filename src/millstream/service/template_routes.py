@@ -149,6 +149,7 @@ def template_routes(service: DatabaseService, follows: Callable[[], Follows]) ->
             place = reader.marked(reader.bookmark(instant(said or None)), told_of)
             reader.keep(place, database.settings.max_follower_bytes)
             reader.next_changes(place, 1)  # so that what is wrong with it is said before events begin
+            database.engine.invocations.count("follow")
             return template, place
 
         template, place = await service.read(begin)

@@ -25,12 +25,14 @@ from millstream.spark.file_batches import FileBatches, landed_rows
 from millstream.spark.file_log import files_of_batch
 from millstream.spark.formats import SparkFormat, spark_errors
 from millstream.spark.landing import Landing, land
-from millstream.spark.messages import cause_of, was_worker_slow
+from millstream.spark.messages import SPARK_ERRORS, cause_of, was_worker_slow
 from millstream.spark.python_sources import PythonSources
 from millstream.spark.session import own_session
+from millstream.spark.source_lag import rows_behind
 from millstream.state.snapshot import SparkBatch
 from millstream.state.store import Store
 
+_log = logging.getLogger(__name__)
 _ATTEMPTS = 5  # to start a source whose Python workers are slow to start
 _ONCE_ONLY = ("socket",)  # what was read cannot be read again, so that a checkpoint is of no use after a run
 
@@ -137,6 +139,18 @@ class SparkReading:
             return self._failure
         failure = None if self._query is None else self._query.exception()
         return None if failure is None else InputError(f"{self._feed} failed", detail=cause_of(failure))
+
+    @property
+    def rows_behind(self) -> int | None:
+        query = self._query
+        if query is None or not query.isActive:
+            return None
+        try:
+            progress = query.lastProgress
+        except SPARK_ERRORS as error:
+            _log.info("%s: what Spark says of it cannot be read: %s", self._feed, cause_of(error))
+            return None
+        return None if progress is None else rows_behind(json.loads(progress.json))
 
     def stop(self) -> None:
         with self._gate:

@@ -1,8 +1,8 @@
 """Stores of segments and of history: immutable frames under names.
 
 A frame is written once under a new name and never changed. Names of segments carry where in which file they lie and
-their checksum, so that a manifest that names them says all there is to know. Processes map the files into memory and
-so share them.
+their checksum, so that a manifest that names them says all there is to know. Processes map what is large into memory
+and so share it.
 """
 
 from __future__ import annotations
@@ -38,6 +38,9 @@ from millstream.state.writers import Writer as Writer
 _Argument = TypeVar("_Argument")
 PERIOD = "_period"  # names the directories of history, as Hive does
 _REMEMBERED = 10_000
+# Bytes up to which a segment is read and not mapped: a map is of the whole file, however little of it is wanted, takes
+# more than that of memory, and keeps the file on the disk when it was removed.
+_SHORT = 2 * SMALL
 # What we call our files; those of earlier versions do not say whose they are.
 _FILE = re.compile(r"(?:e\d+|queries|landing|moves|handover|tail)(?:-[a-z]?\d+)*?(?:-f(\d+))?-\w+\.(?:seg|parquet)")
 _bounds: dict[str, dict[str, tuple[Any, Any] | None]] = {}  # of columns of files of history, by their footers
@@ -312,7 +315,7 @@ class DirectoryStore:
         return unpacked(_table(self._checked_segment(name)))
 
     def _checked_segment(self, name: str) -> pa.Buffer:
-        segment = self._mapped(name)
+        segment = self._content(name)
         file, place, _, expected = _parsed(name)
         if checksum(memoryview(segment)) != expected:
             path = self.segments / file
@@ -326,23 +329,23 @@ class DirectoryStore:
         else:
             self._checked(name)
 
-    def _mapped(self, name: str) -> pa.Buffer:
+    def _content(self, name: str) -> pa.Buffer:
         file, place, length, _ = _parsed(name)
         path = self.segments / file
         try:
-            content = pa.memory_map(str(path)).read_buffer() if path.stat().st_size else pa.py_buffer(b"")
+            content = _read(path, place, length) if length <= _SHORT else _mapped(path)[place : place + length]
         except FileNotFoundError:
             raise damaged(path, "it is missing") from None
-        if len(content) < place + length:
+        if len(content) < length:
             raise damaged(path, f"the segment at byte {place} is not all there")
-        return content[place : place + length]
+        return content
 
     def size(self, name: str) -> int:
         return _parsed(name)[2]
 
     def height(self, name: str) -> int:
         try:
-            return int(_table(self._mapped(name)).num_rows)
+            return int(_table(self._content(name)).num_rows)
         except pa.ArrowException as error:
             raise damaged(self._path(name), str(error)) from None
 
@@ -574,6 +577,18 @@ def _parsed(name: str) -> tuple[str, int, int, str]:
     span, _, expected = rest.partition("#")
     place, _, length = span.partition("+")
     return file, int(place), int(length), expected
+
+
+def _read(path: Path, place: int, length: int) -> pa.Buffer:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        return pa.py_buffer(os.pread(descriptor, length, place))
+    finally:
+        os.close(descriptor)
+
+
+def _mapped(path: Path) -> pa.Buffer:
+    return pa.memory_map(str(path)).read_buffer() if path.stat().st_size else pa.py_buffer(b"")
 
 
 def _table(segment: pa.Buffer) -> pa.Table:

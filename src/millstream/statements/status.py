@@ -18,7 +18,10 @@ def stats(engine: Engine, catalog: CatalogOfObjects, queries: StandingQueries, s
     """Counts, streams and sinks."""
     snapshot, found = engine.snapshot, states(engine, [*queries.registry])
     streams = {
-        stream.name: {name: getattr(snapshot.progress(stream.edge), name) for name in _COUNTED}
+        stream.name: {
+            **{name: getattr(snapshot.progress(stream.edge), name) for name in _COUNTED},
+            "rows_behind": engine.reports.behind.get(stream.edge),  # None where its source does not tell
+        }
         for stream in catalog.feeds()
     }
     return {

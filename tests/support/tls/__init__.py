@@ -1,1 +1,1 @@
-"""A certificate for 127.0.0.1 that signs itself, for tests of TLS, and its key."""
+"""Two certificates for 127.0.0.1 that sign themselves, for tests of TLS, and their keys."""

@@ -123,16 +123,16 @@ def limit(memory: int, nice: int) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if memory:
         _, hard = resource.getrlimit(resource.RLIMIT_DATA)
-        most = _data() + memory
+        most = (data_bytes(os.getpid()) or 1 << 30) + memory
         resource.setrlimit(resource.RLIMIT_DATA, (most if hard < 0 else min(most, hard), hard))
 
 
-def _data() -> int:
-    """The bytes of memory of its own that the process has asked for, touched or not."""
+def data_bytes(pid: int) -> int:
+    """The bytes of memory of its own that a process has asked for, touched or not; 0 where the system does not tell."""
     with suppress(OSError, ValueError, StopIteration):
-        lines = Path("/proc/self/status").read_text().splitlines()
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
         return int(next(line for line in lines if line.startswith("VmData:")).split()[1]) << 10
-    return 1 << 30
+    return 0
 
 
 def main() -> None:

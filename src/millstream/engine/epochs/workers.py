@@ -22,6 +22,7 @@ from millstream.engine.epochs.worker import (
     NICE,
     WorkerAnswer,
     WorkerQuestion,
+    data_bytes,
     receive,
     send,
     unpacked,
@@ -31,6 +32,7 @@ from millstream.errors import ClosedError, EvaluationError, LimitError, StateErr
 
 _GLANCE = 0.05  # seconds
 _MOST_TASKS = 500  # after which a process makes room for a fresh one
+_MOST_KEPT = 1 / 4  # of its memory: what one keeps between two tasks is missing to the next
 _NICE = 5
 
 
@@ -64,7 +66,7 @@ class WorkerProcess:
             env=environment,
             start_new_session=True,  # Ctrl-C is for those who ask
         )
-        self.tasks = 0
+        self.tasks = self._at_first = 0
         self.is_over = False  # it has died, or is about to
         self._was_ready = False
 
@@ -82,6 +84,11 @@ class WorkerProcess:
         """Whether it has begun to listen."""
         said = self._process.stdout
         return self._was_ready or (said is not None and bool(select.select([said], [], [], 0)[0]))
+
+    @property
+    def kept(self) -> int:
+        """The bytes of memory that it has taken, and not given back, since it began to listen."""
+        return data_bytes(self.pid) - self._at_first if self._was_ready else 0
 
     def kill(self) -> None:
         with suppress(OSError):
@@ -110,7 +117,7 @@ class WorkerProcess:
             if not self._was_ready:
                 if receive(said) is None:
                     return None
-                self._was_ready = True
+                self._was_ready, self._at_first = True, data_bytes(self.pid)
             send(asked, question)
             return receive(said)
         except (OSError, ValueError):
@@ -188,13 +195,16 @@ class Workers:
             return worker
 
     def _give_back(self, worker: WorkerProcess | None, *, is_usable: bool) -> None:
-        if worker is not None and (not is_usable or worker.tasks >= _MOST_TASKS or worker.is_over):
+        if worker is not None and (not is_usable or self._is_worn(worker)):
             # The next one should be ready when it is needed, and who asked need not wait for that.
             threading.Thread(target=self._replace, args=[worker], name="millstream-worker", daemon=True).start()
             return
         with self._lock:
             self._idle.append(worker)
             self._lock.notify()
+
+    def _is_worn(self, worker: WorkerProcess) -> bool:
+        return worker.is_over or worker.tasks >= _MOST_TASKS or worker.kept > (self.memory or 1 << 30) * _MOST_KEPT
 
     def _replace(self, worker: WorkerProcess) -> None:
         worker.close()

@@ -128,10 +128,8 @@ class CombinedAggregate(Aggregate):
 
     def _copies_of(self, rows: Batch) -> Int64s:
         """In how many copies the values of rows are there."""
-        weight = rows.get_column(WEIGHT).to_numpy()
-        if self.copies is None:
-            return weight
-        return weight * rows.get_column(self.copies).fill_null(0).to_numpy()
+        weight: Int64s = rows.get_column(WEIGHT).to_numpy()
+        return weight if self.copies is None else weight * rows.get_column(self.copies).fill_null(0).to_numpy()
 
     def parts_of(self, rows: Batch) -> PartialTotals:
         """Rows as they are put together again and again, for one query after the other."""
