@@ -21,7 +21,7 @@ from millstream.engine.groups.many import Numbered, Numbers, rows_of_many
 from millstream.engine.materialization import Lazy, Unmaterialized, last_instant
 from millstream.engine.plans import lowered
 from millstream.kernel.batch import INTERVAL_COLUMNS, Batch, concat, empty_batch, value_column, value_columns
-from millstream.kernel.lazy import ranked_tree
+from millstream.kernel.lazy import ranked_tree, tree_segments
 from millstream.kernel.lazy.matches import bounds, is_time, shown
 from millstream.kernel.lazy.postings import Postings
 from millstream.kernel.pipeline import Pipeline
@@ -77,8 +77,8 @@ class LazyOfMany:
         """What trees say at an instant."""
         segments = self._reader.segments(self._one.edges[0], snapshot)
         first, last = reference(self._plan.parts[0].windows).span(at)
-        for low in range(0, asked.size, _TREES):
-            some = asked[low : low + _TREES]
+        for low, high in _pieces(tree_segments.ranges_of_many(segments, self._one.shape, asked)):
+            some = asked[low:high]
             rows = ranked_tree.aggregate_of_many(segments, self._one.shape, first, last, at, some)
             yield self._made(self._upper, TREE, rows, some, at, at)
 
@@ -88,7 +88,7 @@ class LazyOfMany:
         if part.is_tree:
             for low in range(0, asked.size, _TREES):
                 some = asked[low : low + _TREES]
-                found = [ranked_tree.leaves_of_many(segment, self._one.shape, some) for segment in segments]
+                found = [tree_segments.leaves_of_many(segment, self._one.shape, some) for segment in segments]
                 pieces = [_with_query(rows, some[owner]) for rows, owner in found]
                 rows = shown(pieces, like, part.windows, since, until)
                 yield self._made(self._above, part_name(0), rows, some, since, until)

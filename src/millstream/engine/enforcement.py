@@ -24,7 +24,8 @@ from millstream.kernel.batch import value_column
 from millstream.kernel.lazy.matched_selection import MatchedSelection
 from millstream.kernel.lazy.matches import Matches
 from millstream.kernel.lazy.postings import Postings, is_packed
-from millstream.kernel.lazy.ranked_tree import RankedTree, counts_of, is_tree, size_of
+from millstream.kernel.lazy.ranked_tree import RankedTree
+from millstream.kernel.lazy.tree_segments import counts_of, is_tree, size_of
 from millstream.kernel.lazy.tree_selection import TreeSelection
 from millstream.kernel.sharing.lineage import BLOCK, BLOCK_SIZE, lineage_of
 

@@ -20,10 +20,10 @@ from millstream.engine.groups.many import Numbers
 from millstream.engine.plans import lowered
 from millstream.engine.reader import Reader
 from millstream.kernel.batch import INF, INTERVAL_COLUMNS, Batch, empty_batch, value_column
-from millstream.kernel.lazy import ranked_tree
+from millstream.kernel.lazy import ranked_tree, tree_segments
 from millstream.kernel.lazy.matches import bounds, in_windows, overlapping, shown
 from millstream.kernel.lazy.postings import Postings
-from millstream.kernel.lazy.ranked_tree import TreeShape
+from millstream.kernel.lazy.tree_segments import TreeShape
 from millstream.kernel.pipeline import Pipeline
 from millstream.kernel.windows.time import ElementSpecification
 from millstream.plan import nodes as lo
@@ -217,7 +217,7 @@ class Lazy:
             return overlapping(self.reader.rows_in(snapshot, edge, schema), since, until)
         like, found = self.read_of(index), self.reader.segments(edge, snapshot)
         if part.is_tree:
-            leaves = [ranked_tree.leaves_of(segment, self.shape, self.number) for segment in found]
+            leaves = [tree_segments.leaves_of(segment, self.shape, self.number) for segment in found]
             return shown(leaves, like, part.windows, since, until)
         if self.number is None:
             return in_windows(found, like, part.windows, since, until)
@@ -268,16 +268,18 @@ class Lazy:
     def held(self, snapshot: Snapshot) -> int:
         found = [segment for edge in self.edges for segment in self.reader.segments(edge, snapshot)]
         if any(part.is_tree for part in self.plan.parts):
-            return sum(ranked_tree.size_of(segment, self.number) for segment in found)
+            return sum(tree_segments.size_of(segment, self.number) for segment in found)
         if self.number is None:
             return sum(segment.height for segment in found)
         return sum(Postings(segment).positions(self.number).size for segment in found)
 
     def notes(self) -> list[str]:
-        own = "nodes" if self.plan.parts[0].is_tree else "list or bitmap"
-        shared = (
-            [] if self.number is None else [f"rows are kept once for all queries of the group, each with its own {own}"]
+        own = (
+            "in trees by who wants them"
+            if self.plan.parts[0].is_tree
+            else "with a bit or a place for whoever wants them"
         )
+        shared = [] if self.number is None else [f"rows are kept once for all queries of the group, {own}"]
         return [*(_kept_part(part) for part in self.plan.parts), *shared]
 
 

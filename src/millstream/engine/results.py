@@ -15,7 +15,7 @@ import polars as pl
 
 from millstream.kernel.batch import END, INF, START, WEIGHT
 from millstream.kernel.columns import only
-from millstream.kernel.lazy import ranked_tree
+from millstream.kernel.lazy import tree_segments
 from millstream.kernel.storage.coalescing import current
 from millstream.kernel.storage.segments import numbers
 
@@ -120,8 +120,8 @@ class Currents:
 def rows_between(segment: pl.DataFrame, since: int, until: int) -> tuple[int, float]:
     """How many rows come or go after an instant, and begin by another, and which share of the segment they are; of
     matches, which have no interval of their own, all."""
-    if ranked_tree.is_tree(segment):
-        return ranked_tree.size_of(segment), 1.0
+    if tree_segments.is_tree(segment):
+        return tree_segments.size_of(segment), 1.0
     if START not in segment.columns:
         return segment.height, 1.0
     starts, ends = numbers(segment, START), numbers(segment, END)

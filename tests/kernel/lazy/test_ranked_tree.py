@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
-from functools import partial
 from random import Random
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import polars as pl
@@ -17,20 +17,19 @@ from hypothesis import strategies as st
 from millstream.kernel.aggregation.aggregate import Aggregate
 from millstream.kernel.aggregation.aggregate_calls import AggregateCall, resolve_aggregate
 from millstream.kernel.batch import END, START, WEIGHT, Batch, empty_batch, value_column
+from millstream.kernel.lazy import owners
+from millstream.kernel.lazy.owners import Owned, owned_by_lineage
 from millstream.kernel.lazy.ranked_tree import (
-    FAN,
     RankedTree,
-    TreeShape,
     aggregate,
+    aggregate_of_many,
     build_for_many,
-    counts_of,
-    leaves_of,
     merged,
-    placed,
-    size_of,
     timed_rows,
 )
+from millstream.kernel.lazy.tree_segments import FAN, TreeShape, counts_of, leaves_of, ranges_of_many, size_of
 from millstream.kernel.operator import NO_STATE, Progress
+from millstream.kernel.sharing.lineage import WORDS, bitmap
 from millstream.types import BIGINT, DOUBLE, INT, STRING, DataType, Field, Schema, to_polars
 
 KINDS: dict[DataType, st.SearchStrategy[object]] = {
@@ -106,12 +105,26 @@ def test_a_tree_answers_as_the_aggregate(case: tuple[TreeShape, list[Rows], int,
         assert bits(aggregate([one] if one.height else [], shape, first, last, 30), len(shape.result)) == right
 
 
+def owned(pairs: list[tuple[int, int]], *, in_cells: bool) -> Owned:
+    """(row, query) by query, or from the bits of each row and block."""
+    if not in_cells:
+        row, query = (np.array([pair[n] for pair in pairs], np.int64) for n in (0, 1))
+        return Owned(row, query)
+    wanting: dict[tuple[int, int], list[int]] = {}
+    for r, q in pairs:
+        wanting.setdefault((r, q // 1024), []).append(q)
+    words = [bitmap(np.array(queries)) for queries in wanting.values()]
+    rows, blocks = (np.array([key[n] for key in wanting], np.int64) for n in (0, 1))
+    return owned_by_lineage(rows, blocks, np.array(words, np.uint64).reshape(-1, WORDS))
+
+
 @settings(max_examples=40)
 @given(cases(), st.integers(0, 6), st.integers(0, 6) | st.none(), st.randoms(use_true_random=False))
 def test_trees_of_many_queries_and_windows_answer_as_the_aggregate(
     case: tuple[TreeShape, list[Rows], int, int], one: int, other: int | None, random: Random
 ) -> None:
-    """Queries want some of the rows each; elements may be in windows of different lengths."""
+    """Queries want some of the rows each, which belong to cells of queries or to queries; elements may be in windows of
+    different lengths."""
     shape, batches, at, _ = case
     lengths = [one, other][: shape.instants]
     longest = max(length for length in lengths if length is not None)
@@ -119,17 +132,23 @@ def test_trees_of_many_queries_and_windows_answer_as_the_aggregate(
         shape = replace(shape, shifts=tuple(None if n is None else n - longest for n in lengths))
     trees, wanted = [], dict[int, Rows]()
     for rows in batches:
-        pairs = [(r, q) for r in range(len(rows)) for q in (3, 4, 1030) if random.random() < 0.7]
-        row, query = (np.array([pair[n] for pair in pairs], np.int64) for n in (0, 1))
+        pairs = [(r, q) for r in range(len(rows)) for q in (3, 4, 70, 1030) if random.random() < 0.7]
         timed = timed_rows(frame(rows, shape), shape)
-        found = build_for_many(timed, shape, partial(placed, row, query))
+        found = build_for_many(timed, shape, owned(pairs, in_cells=random.random() < 0.7))
         trees += [found] if found.height else []
         for r, q in pairs:
             wanted.setdefault(q, []).append(rows[r])
-    if random.random() < 0.5 and trees:
-        trees = [merged(trees, shape, 0)]
+    with patch.object(owners, "FEW_CELLS", random.choice([0, 1024])):
+        if random.random() < 0.5 and trees:
+            trees = [merged(trees, shape, 0)]
+    asked = np.array([3, 4, 5, 70, 1030])
+    of_many = aggregate_of_many(trees, shape, at - longest, at, 30, asked)
+    singly = [aggregate(trees, shape, at - longest, at, 30, number) for number in asked.tolist()]
+    by_number = sorted(of_many.iter_rows(), key=lambda row: row[0])
+    assert repr([row[1:] for row in by_number]) == repr([row for rows in singly for row in rows.iter_rows()])
+    assert ((ranges_of_many(trees, shape, asked) > 0) == [number in wanted for number in asked.tolist()]).all()
     times_of = slice(-shape.instants, None)
-    for number in (3, 4, 5, 1030):
+    for number in asked.tolist():
         rows = wanted.get(number, [])
         here = [
             row

@@ -11,7 +11,8 @@ from tests.support.instants import batch
 
 from millstream.kernel.aggregation.aggregate_calls import AggregateCall
 from millstream.kernel.batch import INF
-from millstream.kernel.lazy.ranked_tree import TreeShape, aggregate
+from millstream.kernel.lazy.ranked_tree import aggregate
+from millstream.kernel.lazy.tree_segments import TreeShape
 from millstream.kernel.lazy.tree_selection import TreeSelection
 from millstream.kernel.operator import Progress
 from millstream.types import BIGINT

@@ -15,8 +15,8 @@ import polars as pl
 
 from millstream.engine.epochs.parts import read_history, write_history
 from millstream.engine.epochs.periods import by_period
-from millstream.kernel.lazy import matches, postings, ranked_tree
-from millstream.kernel.lazy.ranked_tree import TreeShape
+from millstream.kernel.lazy import matches, postings, ranked_tree, tree_segments
+from millstream.kernel.lazy.tree_segments import TreeShape
 from millstream.kernel.sharing.lineage import of_equal_width
 from millstream.kernel.storage.coalescing import current
 from millstream.state.pool import Pool
@@ -110,8 +110,8 @@ class MatchEdges:
 
 def _last_instant(segment: pl.DataFrame) -> int:
     """Of the oldest elements of matches, the last."""
-    if ranked_tree.is_tree(segment):
-        return ranked_tree.last_instant(segment)
+    if tree_segments.is_tree(segment):
+        return tree_segments.last_instant(segment)
     return int((postings.Postings(segment).oldest if postings.is_packed(segment) else matches.oldest_of(segment))[-1])
 
 

@@ -86,13 +86,22 @@ def _wanted_rows(
     selection: GroupedSelection | KeyedSelection, batch: Batch, state: State, progress: Progress
 ) -> tuple[pl.DataFrame, State]:
     """Which rows of a batch a selection wants, by their places in it: with the lineage of each block, or the query."""
+    if isinstance(selection, GroupedSelection):
+        return _with_lineage(selection, batch, state, progress)
+    numbered = pl.DataFrame([*batch.get_columns(), pl.Series(ROW, np.arange(batch.height))])
+    return selection.step([numbered], state, progress)
+
+
+def _with_lineage(
+    selection: GroupedSelection, batch: Batch, state: State, progress: Progress
+) -> tuple[pl.DataFrame, State]:
     learned: State = {}
-    selected: list[Batch] = []
+    errors, selected = list[Batch](), list[Batch]()
     for first in range(0, max(batch.height, 1), _PIECE):
         piece = batch[first : first + _PIECE]
         # Of the selection only which rows it wants is needed, and not their values for each block.
-        numbered = pl.DataFrame([*piece.get_columns(), pl.Series(ROW, np.arange(first, first + piece.height))])
-        found, own = selection.step([numbered], {**state, **learned}, progress)
+        numbered = pl.DataFrame(pl.Series(ROW, np.arange(first, first + piece.height)))
+        found, own = selection.select(piece, {**state, **learned}, errors, carried=numbered)
         learned = {**learned, **own}
-        selected.append(found[[ROW, BLOCK, LINEAGE]] if LINEAGE in found.columns else found)
-    return pl.concat(of_equal_width(selected)), learned
+        selected.append(found)
+    return pl.concat(of_equal_width(selected)), {**learned, **selection.awaited(state, errors, progress)}

@@ -1,9 +1,10 @@
 """Matches of many queries over one FROM list: the rows once, and of each query where its rows are (PSoup's results
 structure).
 
-A query's rows are a bitmap over the segment, or a list of positions, whichever is smaller: a list takes four bytes a
-row, a bitmap an eighth of a byte for every row of the segment. The rows are in the order of their oldest element, and
-so are a query's positions among them: a window is a range of either.
+Where a row is wanted by many queries, bits stay as they come, by row (`planes`). Otherwise a query's rows are a bitmap
+over the segment, or a list of positions, whichever is smaller: a list takes four bytes a row, a bitmap an eighth of a
+byte for every row of the segment. The rows are in the order of their oldest element, and so are a query's positions
+among them: a window is a range of either.
 
 A segment is one row of lists, so that all of it is one piece of the store.
 """
@@ -18,18 +19,22 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from millstream.kernel.aggregation.sorted_runs import bisect_within, expand
+from millstream.kernel.aggregation.sorted_runs import bisect_within
+from millstream.kernel.aggregation.sorted_runs import expand as ranges
 from millstream.kernel.keys import Positions
 from millstream.kernel.lazy.matches import OLDEST, instant_column, is_time, oldest_of
+from millstream.kernel.lazy.planes import Planes, together
 from millstream.kernel.operator import Segment
-from millstream.kernel.sharing.lineage import BLOCK_SIZE, WORD_BITS, Bitmaps
+from millstream.kernel.sharing.lineage import BLOCK_SIZE, Bitmaps, expand
 from millstream.kernel.storage.segments import as_one_row, gather
 
 Queries = npt.NDArray[np.int64]
 
 LISTED, LIST_END, LIST = "_listed", "_list_end", "_list"  # queries with lists, where these end, the positions
 DENSE, BITS = "_dense", "_bits"  # queries with bitmaps, and these, one behind the other
+PLANE_BLOCKS, PLANES = "_plane_blocks", "_planes"  # blocks of queries with bits by row, and these
 _OWN = {LISTED: pl.Int64, LIST_END: pl.Int64, LIST: pl.UInt32, DENSE: pl.Int64, BITS: pl.UInt8}
+_BY_ROW = {PLANE_BLOCKS: pl.Int64, PLANES: pl.UInt64}
 _POSITION_BYTES = 4
 _SPARSE = 32  # so many rows for each that a query wants, and lists are merged by sorting
 _AT_ONCE = 1 << 26  # rows times queries whose bitmaps are taken apart together
@@ -37,7 +42,7 @@ _Posted = dict[str, npt.NDArray[Any]]
 
 
 def is_packed(segment: pl.DataFrame) -> bool:
-    return DENSE in segment.columns
+    return DENSE in segment.columns or PLANES in segment.columns
 
 
 def pack(rows: pl.DataFrame, row: Positions, query: Queries) -> Segment:
@@ -47,17 +52,17 @@ def pack(rows: pl.DataFrame, row: Positions, query: Queries) -> Segment:
 
 
 def pack_lineage(rows: pl.DataFrame, row: Positions, block: npt.NDArray[np.uint32], lineage: Bitmaps) -> Segment:
-    """The same from bits: of each block, the lineage of the rows that it wants. They are turned over as they are, since
-    there may be hundreds of queries that want a row."""
+    """The same from bits: of each block, the lineage of the rows that it wants. They are kept as they are, unless there
+    are so few that the places of rows are less."""
+    if _POSITION_BYTES * int(np.bitwise_count(lineage).sum(dtype=np.int64)) < lineage.nbytes:
+        at, bit = expand(lineage)
+        return pack(rows, row[at], block[at].astype(np.int64) * BLOCK_SIZE + bit)
     order, place = _ordered(rows, row)
-    found, width = [], lineage.shape[1]
-    for number in np.unique(block):
-        own = block == number
-        bits = np.zeros((order.size, width), np.uint64)
-        bits[place[row[own]]] = lineage[own]
-        queries = np.arange(width * WORD_BITS) + int(number) * BLOCK_SIZE
-        found.append(_of_bitmaps(queries, _turned(bits), order.size))
-    return _segment(rows, order, _together(found))
+    return _segment_of_planes(rows, order, Planes.of_lineage(place[row], block, lineage, order.size))
+
+
+def _segment_of_planes(rows: pl.DataFrame, order: Positions, planes: Planes) -> Segment:
+    return _segment(rows, order, {PLANE_BLOCKS: planes.blocks, PLANES: planes.words.reshape(-1)})
 
 
 def _ordered(rows: pl.DataFrame, row: Positions) -> tuple[Positions, Queries]:
@@ -72,8 +77,10 @@ def _ordered(rows: pl.DataFrame, row: Positions) -> tuple[Positions, Queries]:
 
 
 def _segment(rows: pl.DataFrame, order: Positions, posted: _Posted) -> Segment:
-    ordered = gather(rows, rows.columns, order)
-    columns = [*ordered, *(pl.Series(name, posted[name], dtype) for name, dtype in _OWN.items())]
+    is_all = order.size == rows.height and bool((order == np.arange(order.size)).all())
+    ordered = rows.get_columns() if is_all else gather(rows, rows.columns, order)
+    kinds = {**_OWN, **_BY_ROW}
+    columns = [*ordered, *(pl.Series(name, values, kinds[name]) for name, values in posted.items())]
     packed = as_one_row(columns)
     return packed if order.size else packed.clear()
 
@@ -129,22 +136,6 @@ def _together(found: Sequence[_Posted]) -> _Posted:
     return {**joined, LIST_END: np.concatenate(ends)}
 
 
-def _turned(lineage: Bitmaps) -> npt.NDArray[np.uint8]:
-    """Bits by row turned into bits by query: a bitmap over the rows for each query that the words have bits for.
-
-    Squares of eight rows and eight queries are words, in which bits change places by halves.
-    """
-    height, width = lineage.shape
-    eights = (height + 7) // 8
-    rows = np.zeros((eights * 8, width * WORD_BITS // 8), np.uint8)
-    rows[:height] = lineage.view(np.uint8).reshape(height, width * WORD_BITS // 8)
-    words = np.ascontiguousarray(rows.reshape(eights, 8, rows.shape[1]).transpose(0, 2, 1)).view(np.uint64)[..., 0]
-    for shift, mask in ((7, 0x00AA00AA00AA00AA), (14, 0x0000CCCC0000CCCC), (28, 0x00000000F0F0F0F0)):
-        swapped = (words ^ (words >> np.uint64(shift))) & np.uint64(mask)
-        words ^= swapped ^ (swapped << np.uint64(shift))
-    return np.ascontiguousarray(words.view(np.uint8).reshape(eights, width * WORD_BITS).T)
-
-
 def _bits_of(bitmaps: npt.NDArray[np.uint8], height: int) -> Positions:
     """The places of the bits of bitmaps of so many bits each, these one behind the other."""
     return np.flatnonzero(np.unpackbits(bitmaps, axis=1, count=height, bitorder="little").view(np.bool_))
@@ -161,21 +152,32 @@ class Postings:
     segment: Segment
 
     def column(self, name: str) -> pl.Series:
+        if name in _OWN and name not in self.segment.columns:  # bits are kept by row
+            return pl.Series(name, [], _OWN[name])
         found: pl.Series = self.segment.get_column(name)[0]
         return found.alias(name)
 
     @property
     def row_columns(self) -> list[str]:
-        return [name for name in self.segment.columns if name not in _OWN]
+        return [name for name in self.segment.columns if name not in _OWN and name not in _BY_ROW]
 
     @property
     def oldest(self) -> npt.NDArray[np.int64]:
         name = OLDEST if OLDEST in self.segment.columns else instant_column(0)
         return self.column(name).to_numpy()
 
+    @property
+    def planes(self) -> Planes | None:
+        if PLANES not in self.segment.columns:
+            return None
+        blocks, words = (self.column(name).to_numpy() for name in _BY_ROW)
+        return Planes.of_columns(blocks, words, self.oldest.size)
+
     def positions(self, query: int, begin: int = 0, past: int | None = None) -> Positions:
         """Where the rows of a query are, in order; of a range of them."""
         past = self.oldest.size if past is None else past
+        if (planes := self.planes) is not None:
+            return planes.positions(query, begin, past)
         listed = self.column(LISTED).to_numpy()
         at = int(np.searchsorted(listed, query))
         if at < listed.size and listed[at] == query:
@@ -207,6 +209,12 @@ class Postings:
 
     def pairs(self) -> tuple[Positions, Queries]:
         """(row, query) of all matches."""
+        if (planes := self.planes) is not None:
+            taken = [
+                (number, *np.divmod(_bits_of(bits, self.oldest.size), self.oldest.size))
+                for number, bits in planes.by_query()
+            ]
+            return np.concatenate([row for _, _, row in taken]), np.concatenate([number[at] for number, at, _ in taken])
         ends = self.column(LIST_END).to_numpy()
         listed = np.repeat(self.column(LISTED).to_numpy(), np.diff(ends, prepend=0))
         dense, height = self.column(DENSE).to_numpy(), self.oldest.size
@@ -217,34 +225,32 @@ class Postings:
 
     @property
     def queries(self) -> Queries:
+        if (planes := self.planes) is not None:
+            return np.concatenate([number[bits.any(axis=1)] for number, bits in planes.by_query()])
         return np.concatenate([self.column(name).to_numpy() for name in (LISTED, DENSE)])
 
     @property
     def size(self) -> int:
         """How many matches all queries have together."""
+        if (planes := self.planes) is not None:
+            return planes.size
         bits = np.bitwise_count(self.column(BITS).to_numpy())
         return self.column(LIST).len() + int(bits.sum(dtype=np.int64))
 
     def bitmaps(self, queries: Queries) -> npt.NDArray[np.uint8]:
         """A byte for each row, 1 where it is wanted, of each of some queries, which are in order."""
-        height = self.oldest.size
-        found = np.zeros((queries.size, height), np.uint8)
-        dense, listed, ends = (self.column(name).to_numpy() for name in (DENSE, LISTED, LIST_END))
-        bits = self.column(BITS).to_numpy().reshape(dense.size, _bitmap_bytes(height))
-        there = np.flatnonzero(np.isin(dense, queries))
-        at = np.searchsorted(queries, dense[there])
-        found[at] = np.unpackbits(bits[there], axis=1, count=height, bitorder="little")
-        counts, wanted = np.diff(ends, prepend=0), np.isin(listed, queries)
-        positions = self.column(LIST).to_numpy()[np.repeat(wanted, counts)]
-        found[np.repeat(np.searchsorted(queries, listed[wanted]), counts[wanted]), positions] = 1
-        return found
+        return np.unpackbits(self.bits_of(queries), axis=1, count=self.oldest.size, bitorder="little")
 
     def bits_of(self, queries: Queries) -> npt.NDArray[np.uint8]:
         """A bitmap over the rows for each of some queries, which are in order."""
         width = _bitmap_bytes(self.oldest.size)
         found = np.zeros((queries.size, width), np.uint8)
+        if (planes := self.planes) is not None:
+            places, bits = planes.bitmaps(queries)
+            found[places] = bits
+            return found
         dense, listed, ends = (self.column(name).to_numpy() for name in (DENSE, LISTED, LIST_END))
-        there = np.isin(dense, queries)
+        there = np.flatnonzero(np.isin(dense, queries))
         found[np.searchsorted(queries, dense[there])] = self.column(BITS).to_numpy().reshape(dense.size, width)[there]
         counts, wanted = np.diff(ends, prepend=0), np.isin(listed, queries)
         position = self.column(LIST).to_numpy()[np.repeat(wanted, counts)].astype(np.int64)
@@ -255,8 +261,20 @@ class Postings:
             found.reshape(-1)[byte[begins]] = np.bitwise_or.reduceat(bits, begins)
         return found
 
+    def bits_between(self, queries: Queries, first: int, past: int) -> tuple[Positions, npt.NDArray[np.uint8]]:
+        """Of some queries, which are in order: the places of those with bits, and these from a byte up to another."""
+        if (planes := self.planes) is not None:
+            return planes.bitmaps(queries, first * 8, past * 8)
+        dense, width = self.column(DENSE).to_numpy(), _bitmap_bytes(self.oldest.size)
+        places, owner = _among(queries, dense)
+        return places, self.column(BITS).to_numpy().reshape(dense.size, width)[owner, first:past]
+
     def counts(self) -> tuple[Queries, Queries]:
         """Queries, and how many matches each has."""
+        if (planes := self.planes) is not None:
+            found = [(number, np.bitwise_count(bits).sum(axis=1, dtype=np.int64)) for number, bits in planes.by_query()]
+            queries, counts = (np.concatenate([each[n] for each in found]) for n in (0, 1))
+            return queries[counts > 0], counts[counts > 0]
         queries, counts = np.unique(self.pairs()[1], return_counts=True)
         return queries, counts
 
@@ -276,12 +294,9 @@ class PostedRanges:
         starts = np.append(0, ends)[owner]
         self._low = bisect_within(self._list, starts, ends[owner], begin - 1)
         self._high = bisect_within(self._list, self._low, ends[owner], past - 1)
-        dense, height = postings.column(DENSE).to_numpy(), postings.oldest.size
-        self._dense, owner = _among(queries, dense)
-        bits = postings.column(BITS).to_numpy().reshape(dense.size, _bitmap_bytes(height))
         # Only the bytes of the range are taken apart, and of these the bits at the ends do not count.
         self._first = begin // 8
-        self._bits = bits[owner, self._first : (past + 7) // 8]
+        self._dense, self._bits = postings.bits_between(queries, self._first, (past + 7) // 8)
         if self._bits.shape[1]:
             self._bits[:, 0] &= np.uint8(0xFF << begin % 8 & 0xFF)
             self._bits[:, -1] &= np.uint8(0xFF >> -past % 8)
@@ -293,7 +308,7 @@ class PostedRanges:
         """Those of the queries from a place up to another: the rows, with some value columns, and the places of their
         queries."""
         one, two = (slice(*np.searchsorted(places, [low, high])) for places in (self._listed, self._dense))
-        at, owner = expand(self._low[one], self._high[one])
+        at, owner = ranges(self._low[one], self._high[one])
         bits = self._bits[two]
         number, place = np.divmod(_bits_of(bits, bits.shape[1] * 8), max(bits.shape[1] * 8, 1))
         positions = np.concatenate([self._list[at].astype(np.uint32), (place + self._first * 8).astype(np.uint32)])
@@ -344,10 +359,20 @@ def _merged_bitmaps(found: Sequence[Postings], rows: pl.DataFrame, queries: Quer
     return _segment(rows, order, _together(posted))
 
 
+def _merged_planes(found: Sequence[Planes], rows: pl.DataFrame, first: int) -> Segment:
+    oldest = oldest_of(rows)
+    order = np.argsort(oldest, kind="stable")
+    order = order[np.searchsorted(oldest[order], first) :]
+    return _segment_of_planes(rows, order, together(found, order))
+
+
 def merged(segments: Sequence[Segment], first: int) -> Segment:
     """One segment of several, without matches whose oldest element lies before `first`."""
     found = [Postings(segment) for segment in segments]
     rows = pl.concat([each.rows for each in found], rechunk=True)
+    planes = [own for each in found if (own := each.planes) is not None]
+    if len(planes) == len(found):
+        return _merged_planes(planes, rows, first)
     queries = np.unique(np.concatenate([each.queries for each in found]))
     if sum(each.size for each in found) * _SPARSE > queries.size * rows.height:
         return _merged_bitmaps(found, rows, queries, first)

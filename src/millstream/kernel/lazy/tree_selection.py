@@ -2,24 +2,24 @@
 
     (R, Q) -> { (r, q) : r in R, q in Q, q's condition holds on r },   R's rows once, a tree over them for each q
 
-A query has nodes of its own, so that it is answered without reading its rows, whatever its window is.
+Trees are of cells of queries that want the same rows, or of a query each, whichever is less: in either case a query is
+answered without reading its rows, whatever its window is.
 """
 
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from millstream.kernel.batch import Batch, value_column
 from millstream.kernel.lazy.matched_selection import ROW, KeptSelection
-from millstream.kernel.lazy.ranked_tree import TreeShape, build_for_many, placed, timed_rows
+from millstream.kernel.lazy.owners import Owned, owned_by_lineage
+from millstream.kernel.lazy.ranked_tree import build_for_many, timed_rows
+from millstream.kernel.lazy.tree_segments import TreeShape
 from millstream.kernel.relational.linear import Project
 from millstream.kernel.sharing.grouped_selection import GroupedSelection
 from millstream.kernel.sharing.keyed_selection import KeyedSelection
-from millstream.kernel.sharing.lineage import BLOCK, BLOCK_SIZE, LINEAGE, expand, lineage_of
-
-Int64s = npt.NDArray[np.int64]
+from millstream.kernel.sharing.lineage import BLOCK, LINEAGE, lineage_of
 
 
 class TreeSelection(KeptSelection):
@@ -50,23 +50,11 @@ class TreeSelection(KeptSelection):
         self.kept = kept
 
     def packed(self, projected: Batch, wanted: pl.DataFrame) -> Batch:
-        return build_for_many(timed_rows(projected, self.shape), self.shape, lambda order: _pairs(wanted, order))
+        return build_for_many(timed_rows(projected, self.shape), self.shape, _owned(wanted))
 
 
-def _pairs(wanted: pl.DataFrame, order: Int64s) -> tuple[Int64s, Int64s]:
-    """(place, query) of what is wanted, by query and place, given the order of the rows."""
+def _owned(wanted: pl.DataFrame) -> Owned:
     row = wanted[ROW].to_numpy().astype(np.int64)
     if LINEAGE not in wanted.columns:
-        return placed(row, wanted[value_column(0)].to_numpy().astype(np.int64), order)
-    place = np.empty(order.size, np.int64)
-    place[order] = np.arange(order.size)
-    block, lineage = wanted[BLOCK].to_numpy(), lineage_of(wanted)
-    places, queries = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
-    for number in np.unique(block):
-        own = np.flatnonzero(block == number)
-        own = own[np.argsort(place[row[own]])]
-        at, bit = expand(lineage[own])
-        by_query = np.argsort(bit.astype(np.uint16), kind="stable")  # small numbers are sorted by counting
-        places.append(place[row[own]][at[by_query]])
-        queries.append(bit[by_query].astype(np.int64) + int(number) * BLOCK_SIZE)
-    return np.concatenate(places), np.concatenate(queries)
+        return Owned(row, wanted[value_column(0)].to_numpy().astype(np.int64))
+    return owned_by_lineage(row, wanted[BLOCK].to_numpy().astype(np.int64), lineage_of(wanted))

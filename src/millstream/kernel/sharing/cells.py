@@ -21,7 +21,6 @@ import pyarrow as pa
 from millstream.kernel.batch import END, INTERVAL_COLUMNS, START, Batch, concat, empty_batch, value_column
 from millstream.kernel.columns import only, with_columns
 from millstream.kernel.distribution import Distribution, anywhere
-from millstream.kernel.hashing import mix_bits
 from millstream.kernel.keys import Positions
 from millstream.kernel.operator import Operator, Progress, Segment, State
 from millstream.kernel.sharing.grouped_selection import GroupedSelection
@@ -33,6 +32,7 @@ from millstream.kernel.sharing.lineage import (
     Bitmaps,
     any_bit,
     bit_of,
+    distinct,
     expand,
     lineage_of,
 )
@@ -134,29 +134,17 @@ def _in_windows(
 
 def _as_bytes(bitmaps: Bitmaps) -> pl.Series:
     """Bitmaps as texts of bytes, without the words after the last bit; equal ones lie in memory once."""
-    firsts, place = _distinct(bitmaps)
-    distinct = bitmaps[firsts]
-    width = distinct.shape[1]
-    lengths = width - np.argmax(distinct[:, ::-1] != 0, axis=1)
-    content = distinct[np.arange(width) < lengths[:, None]]
+    firsts, place = distinct(bitmaps)
+    different = bitmaps[firsts]
+    width = different.shape[1]
+    lengths = width - np.argmax(different[:, ::-1] != 0, axis=1)
+    content = different[np.arange(width) < lengths[:, None]]
     offsets = np.zeros(lengths.size + 1, np.int64)
     np.cumsum(lengths * 8, out=offsets[1:])
     array = pa.Array.from_buffers(
         pa.large_binary(), lengths.size, [None, pa.py_buffer(offsets), pa.py_buffer(content.astype("<u8", copy=False))]
     )
     return pl.Series(LINEAGE_COLUMN, array)[pl.Series(place.astype(np.uint32))]
-
-
-def _distinct(bitmaps: Bitmaps) -> tuple[Positions, Positions]:
-    """The first row of each different bitmap, and of each row the place of its own among these."""
-    codes = np.zeros(len(bitmaps), np.uint64)
-    for word in bitmaps.T:
-        codes = mix_bits(codes ^ word)
-    _, firsts, place = np.unique(codes, return_index=True, return_inverse=True)
-    if not np.array_equal(bitmaps[firsts[place]], bitmaps):  # different ones of one code, which hardly ever is
-        whole = np.ascontiguousarray(bitmaps).view(f"V{8 * bitmaps.shape[1]}").ravel()
-        _, firsts, place = np.unique(whole, return_index=True, return_inverse=True)
-    return firsts, place
 
 
 # From cells to their queries

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from millstream.kernel.hashing import mix_bits
 from millstream.kernel.keys import Positions
 
 BLOCK, LINEAGE = "_block", "_lineage"
@@ -115,3 +116,15 @@ def expand(bitmaps: Bitmaps) -> tuple[Positions, Positions]:
     places = np.flatnonzero(found)
     at = places >> 6
     return rows[at], words[at] * WORD_BITS + (places & 63)
+
+
+def distinct(bitmaps: Bitmaps) -> tuple[Positions, Positions]:
+    """The first row of each different bitmap, and of each row the place of its own among these."""
+    codes = np.zeros(len(bitmaps), np.uint64)
+    for word in bitmaps.T:
+        codes = mix_bits(codes ^ word)
+    _, firsts, place = np.unique(codes, return_index=True, return_inverse=True)
+    if not np.array_equal(bitmaps[firsts[place]], bitmaps):  # different ones of one code, which hardly ever is
+        whole = np.ascontiguousarray(bitmaps).view(f"V{8 * bitmaps.shape[1]}").ravel()
+        _, firsts, place = np.unique(whole, return_index=True, return_inverse=True)
+    return firsts, place

@@ -36,7 +36,12 @@ def gather(frame: pl.DataFrame, columns: Sequence[str], rows: Positions | pl.Ser
 
 def as_one_row(columns: Iterable[pl.Series]) -> pl.DataFrame:
     """Columns of any lengths as lists: one piece of a store, whatever it holds."""
-    return pl.DataFrame([pl.Series(column.name, [column]) for column in columns])
+    return pl.DataFrame([_as_list(column) for column in columns])
+
+
+def _as_list(column: pl.Series) -> pl.Series:
+    # Which of both takes less depends on what is copied.
+    return pl.Series(column.name, [column]) if is_small(len(column)) else column.implode()
 
 
 def alive(segment: Segment, horizon: int) -> Segment:

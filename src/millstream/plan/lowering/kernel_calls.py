@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from millstream.kernel.aggregation.aggregate import AggregateCall
-from millstream.kernel.lazy.ranked_tree import TreeShape
+from millstream.kernel.lazy.tree_segments import TreeShape
 from millstream.kernel.scalar.expressions import Column, Expression
 from millstream.plan import nodes as lo
 from millstream.plan import physical as ph
