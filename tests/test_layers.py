@@ -49,7 +49,7 @@ LAYERS: dict[str, set[str]] = {
     "shell": {"__init__", "answers", "drawing", "wire"},
     "__main__": {"cli"},
     "dbapi": {"__init__", "answers", "language", "client"},
-    "cli": {"__init__", "answers", "demo", "service", "shell"},
+    "cli": {"__init__", "answers", "demo", "service", "shell", "state"},
 }
 
 # Within the large layers: folders and single modules from the bottom up. Each may import those in the rows below it.

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
+from contextlib import closing
+from hashlib import blake2b
+from http.client import HTTPConnection
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import polars as pl
 import pytest
+from tests.support.serving import served
 
 import millstream as ms
-from millstream.state.running import RUNNING, SUSPECTS, RunningSteps
+from millstream.engine.epochs.precautions import Precautions, _named
+from millstream.state.running import RUNNING, SUSPECTS, RunningSteps, Suspects, forget_all
 
 
 def _made(directory: Path) -> list[str]:
@@ -78,3 +86,167 @@ def test_what_is_noted_that_cannot_be_read_is_left_out(tmp_path: Path) -> None:
     with ms.connect(tmp_path, engine="inprocess") as db:
         db.insert("s", [(1, 1)])
         assert db.query("bad").result(at=0).num_rows == 0
+
+
+def _noted(directory: Path, times: int, what: str, text: str = "") -> None:
+    """So many processes have ended at something."""
+    for _ in range(times):
+        _died_at(directory, [_named(what, text)])
+        opened = Precautions(directory)
+        opened.open()
+        opened.close()
+
+
+def test_what_is_no_step_is_refused_after_three_deaths_in_a_row(tmp_path: Path) -> None:
+    _made(tmp_path)
+    for times in (1, 2, 3):
+        _noted(tmp_path, 1, "this")
+        caution = Precautions(tmp_path)
+        caution.open()
+        with caution.guarded("that"), caution.guarded("this", "of another text"):
+            pass
+        if times == 3:
+            with pytest.raises(ms.EvaluationError, match="this ends the process"), caution.guarded("this"):
+                raise AssertionError("it is not done")
+            caution.forgive("this")
+            with caution.guarded("this"):
+                pass
+        caution.close()
+    _noted(tmp_path, 2, "this")
+    caution = Precautions(tmp_path)
+    caution.open()
+    with pytest.raises(ms.InputError), caution.guarded("this"):
+        raise ms.InputError("wrong, and so it did not end the process")
+    caution.close()
+    assert not (tmp_path / SUSPECTS).exists()
+
+
+def test_a_process_that_is_left_on_purpose_leaves_no_suspects(tmp_path: Path) -> None:
+    caution = Precautions(tmp_path)
+    caution.open()
+    with caution.guarded("this"):
+        assert (tmp_path / RUNNING).exists()
+        forget_all()
+        assert not (tmp_path / RUNNING).exists()
+    caution.close()
+
+
+def test_suspects_do_not_grow_for_ever(tmp_path: Path) -> None:
+    (tmp_path / SUSPECTS).write_text(json.dumps({f"step-{number}": 1 for number in range(5_000)}))
+    _died_at(tmp_path, ["step-3"])
+    found = Suspects(tmp_path).deaths
+    assert len(found) == 1_000
+    assert found["step-3"] == 2
+
+
+def test_rows_that_end_one_process_after_the_other_are_refused(tmp_path: Path) -> None:
+    """Clients send them again: three times, and no more."""
+    _made(tmp_path)
+    body = json.dumps([[1, 1]]).encode()
+    _noted(tmp_path, 3, "rows for s", blake2b(body).hexdigest())
+
+    def sent(url: str, content: bytes) -> tuple[int, str]:
+        with closing(HTTPConnection(urlsplit(url).netloc, timeout=300)) as connection:
+            connection.request("POST", "/v1/streams/s/rows", content, {"content-type": "application/json"})
+            answer = connection.getresponse()
+            return answer.status, answer.read().decode()
+
+    with ms.connect(tmp_path, engine="inprocess") as db, served(db) as url:
+        status, said = sent(url, body)
+        assert (status, "rows for s ends the process" in said) == (422, True)
+        assert sent(url, json.dumps([[2, 2]]).encode())[0] == 200
+        assert db.stats()["streams"]["s"]["arrived"] == 1
+
+
+# What a process does with a database, until it is ended by doing it.
+DEADLY = {
+    "merge": """
+from millstream.engine.epochs import merging
+merging._merged = lambda *_: os.abort()
+for instant in range(first, first + 40):
+    db.insert("s", [(instant, instant)])
+""",
+    "sink": """
+def taken(number, changes):
+    os.abort()
+db.create_sink("deadly", "good", taken)
+db.insert("s", [(first, first), (first + 1, first + 1)])
+db.advance("s", to=first + 2)
+""",
+    "past": """
+db.execute("SET background_rows = 1")
+if "late" not in {query.name for query in db.queries()}:
+    db.insert("s", [(k, first) for k in range(3000)])
+    db.register("SELECT a + 1 AS a FROM s [RANGE 1000]", "late")
+try:
+    db.query("late").result()
+except ms.Error as error:
+    print(error)
+""",
+    "opening": "db.register('SELECT a + 77 AS a FROM s [RANGE 5]', 'bad')",
+}
+# In what way the process is ended where nothing above does it.
+PATCHED = """
+from millstream.queries.registration import Registration
+recover = Registration.recover
+Registration.recover = lambda self, entry: os.abort() if "77" in entry["text"] else recover(self, entry)
+"""
+ENDED = {"merge": "merge of", "sink": "delivery 1 of the sink", "past": "takes part by", "opening": "opening query"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("what", DEADLY)
+def test_processes_that_are_ended_outside_of_steps(tmp_path: Path, what: str) -> None:
+    """They come back without it after three of them at most, and everything else goes on."""
+    directory = tmp_path / "db"
+    with ms.connect(directory, engine="inprocess") as db:
+        db.execute("CREATE STREAM s (a INT) TIMESTAMP BY ts")
+        db.register("SELECT a FROM s [RANGE 3]", "good")
+        if what == "opening":
+            db.register("SELECT a + 77 AS a FROM s [RANGE 5]", "bad")
+        db.insert("s", [(1, 1)])
+    code = f"""
+import os, sys
+import millstream as ms
+{PATCHED if what == "opening" else ""}
+with ms.connect(sys.argv[1], engine="inprocess") as db:
+    first = db.stats()["streams"]["s"]["heartbeat"] + 1
+    {"".join(f"{line}{chr(10)}    " for line in DEADLY[what].splitlines()) if what != "opening" else "pass"}
+"""
+    environment = {**os.environ, **({"MILLSTREAM_FAULT": "backfill-finished"} if what == "past" else {})}
+    deaths, said = 0, ""
+    while True:
+        command = [sys.executable, "-c", code, str(directory)]
+        done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+        if done.returncode == 0:
+            break
+        assert done.returncode < 0, done.stderr
+        deaths, said = deaths + 1, done.stderr
+        assert deaths <= 3, said
+    assert deaths == (2 if what == "merge" else 3)
+    assert any(ENDED[what] in step for step in json.loads((directory / SUSPECTS).read_text()))
+    with ms.connect(directory, engine="inprocess") as db:
+        reached = db.stats()["streams"]["s"]["heartbeat"]
+        db.insert("s", [(70, reached + 1), (71, reached + 3)])
+        assert 70 in db.query("good").result()["a"].to_pylist()
+        if what == "sink":
+            taken: list[int] = []
+            db.create_sink("deadly", "good", lambda number, changes: taken.append(number))
+            assert (db.stats()["sinks"]["deadly"]["state"], taken) == ("paused", [])
+            db.resume_sink("deadly")
+            assert (db.stats()["sinks"]["deadly"]["state"], taken[0]) == ("active", 1)
+            assert not (directory / SUSPECTS).exists()
+        elif what == "past":
+            assert "ends the process" in done.stdout
+            with pytest.raises(ms.EvaluationError, match="takes part by"):
+                db.query("late").result()
+            db.query("late").drop()
+            assert db.register("SELECT a + 1 AS a FROM s [RANGE 1000]", "late").result().num_rows > 3000
+        elif what == "opening":
+            with pytest.raises(ms.EvaluationError, match=r'opening query "bad" ends the process'):
+                db.query("bad").result()
+            db.query("bad").drop()
+            bad = db.register("SELECT a + 77 AS a FROM s [RANGE 5]", "bad")
+            assert bad.result().num_rows > 0
+    if what in ("past", "opening"):
+        assert not (directory / SUSPECTS).exists()

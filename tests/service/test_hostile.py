@@ -54,6 +54,33 @@ def service() -> Iterator[tuple[ms.Database, Caller]]:
             yield db, Caller(url)
 
 
+@pytest.mark.parametrize("number", [-1, (1 << 31) + 1, 1 << 63, 1 << 64, 10**30, -(10**30)])
+def test_numbers_that_are_too_large(service: tuple[ms.Database, Caller], number: int) -> None:
+    """Wherever a request has a number, one beyond what can be counted is refused, or is as good as any."""
+    _, call = service
+    asked: list[tuple[str, str, object]] = [
+        ("POST", "/v1/results", {"limit": number}),
+        ("POST", "/v1/results", {"at": number}),
+        ("POST", "/v1/advance", {"to": number}),
+        ("POST", "/v1/streams/s/rows", [[number, "a", 1]]),
+        ("POST", "/v1/streams/s/rows", [[1, "a", number]]),
+        ("PUT", "/v1/settings/max_lag", {"value": number}),
+        ("PUT", "/v1/settings/max_join_rows", {"value": number}),
+        ("POST", "/v1/execute", {"text": f"SELECT k + {number} FROM s [RANGE 5]"}),
+        ("DELETE", f"/v1/work/{number}", None),
+    ]
+    for name in ("at", "limit", "offset"):
+        asked += [("GET", f"/v1/queries/q/result?{name}={number}", None), ("GET", f"/v1/queries?{name}={number}", None)]
+    asked += [("GET", f"/v1/queries/q/{what}={number}", None) for what in ("changes?limit", "changes?since")]
+    for method, path, body in asked:
+        if path == "/v1/advance" and 0 < number < 1 << 62:
+            continue  # that is an instant, from which on all that the others send would be late
+        status, said = call(method, path, None if body is None else json.dumps(body).encode())
+        assert status < 500, (method, path, body, said)
+    assert call("PUT", "/v1/settings/max_lag", b'{"value": 0}')[0] == 200
+    assert call("PUT", "/v1/settings/max_join_rows", b'{"value": 50000000}')[0] == 200
+
+
 UNUSABLE = ['"\\ud800"', '"a\\u0000b"', '"' + "x" * 129 + '"', '".."', '"_mine"', '"a\\nb"']
 
 

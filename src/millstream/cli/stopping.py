@@ -14,6 +14,8 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
+from millstream.state.running import forget_all
+
 WITHIN = 9.0  # seconds that a stop may take; a database can be killed at any time, so what is left then is not lost
 NOT_IN_TIME = 3  # the exit codes: the stop took longer,
 INTERRUPTED = 130  # or came before the work was done
@@ -79,6 +81,7 @@ def leave(text: str) -> None:
     """End the process as it is."""
     sys.stderr.write(f"{text}\n")
     sys.stderr.flush()
+    forget_all()
     os._exit(NOT_IN_TIME)
 
 

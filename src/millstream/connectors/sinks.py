@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from millstream.engine.bookmarks import Bookmark
 from millstream.engine.engine import Engine
-from millstream.errors import CatalogError, Error, NameError, Place, did_you_mean
+from millstream.errors import CatalogError, Error, EvaluationError, NameError, Place, did_you_mean
 from millstream.query import Query, Template
 from millstream.query.template_reader import TemplateBookmark
 from millstream.state.faults import reach
@@ -146,6 +146,7 @@ class Sinks:
 
     def drop(self, key: str, catalog: tuple[Mapping[str, Any], ...]) -> None:
         with self.lock, self.engine.lock:
+            self.forgive(self.by_name[key])
             self.engine.commit(self.engine.snapshot.without_sink(key).with_catalog(catalog))
             self.by_name.pop(key).bookmark = None
 
@@ -171,6 +172,22 @@ class Sinks:
         """Make one delivery; False when there is nothing to deliver, or it failed."""
         if sink.query.is_filling or self.engine.life.is_closing:
             return False  # until its past is there: sinks are served again then, or when the database is opened next
+        try:
+            with self.engine.runner.caution.guarded(self._place(sink)):
+                return self._delivery(sink)
+        except EvaluationError as error:
+            sink.error = str(error)
+            _log.warning("sink %s is paused: %s", sink.name, error.primary, extra={"data": {"sink": sink.name}})
+            return False
+
+    def _place(self, sink: Sink) -> str:
+        return f"delivery {self.cursor(sink).deliveries + 1} of the sink {sink.name}"
+
+    def forgive(self, sink: Sink) -> None:
+        """Its next delivery is to be tried, whatever happened to processes that were at it."""
+        self.engine.runner.caution.forgive(self._place(sink))
+
+    def _delivery(self, sink: Sink) -> bool:
         with self.engine.lock:
             try:
                 cursor, changes = self._next(sink)

@@ -149,8 +149,9 @@ class Engine:
         self.backfills.close()
         self.background.close()
         if self.journal.directory is not None and not (self.life.is_over or self.life.is_elsewhere):
-            with suppress(StateError):  # another owner has it, or the disk is full: nothing is lost
-                self._merges.settle_history()
+            # Another owner may have it, or the disk be full: nothing is lost.
+            with suppress(StateError), self.runner.caution.noted():
+                self._merges.settle_history(self.runner.caution.suspected)
         if self.evaluation.workers is not None:
             self.evaluation.workers.close()
         with self.lock:

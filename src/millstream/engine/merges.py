@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from itertools import groupby
 
 from millstream.engine.commits import Commits
@@ -53,7 +53,7 @@ class Merges:
             *self._of_results(snapshot, store),
         )
 
-    def settle_history(self) -> None:
+    def settle_history(self, suspected: Callable[[Iterable[str]], Collection[str]]) -> None:
         """Have small batches of history in files that others can read, and not among segments any more: at the end,
         since before it is done whenever eight of them have come."""
         commits = self._commits
@@ -62,6 +62,8 @@ class Merges:
             snapshot = commits.snapshot
             with commits.store.file(f"e{snapshot.epoch}") as writer:
                 merges = [*self._of_appended(snapshot)]
+                undone = suspected(merge.name for merge in merges)  # some other time, by a child first
+                merges = [merge for merge in merges if merge.name not in undone]
                 made = [perform(merge, commits.store, writer, snapshot.epoch) for merge in merges]
             for merge in made:
                 if isinstance(merge, HistoryMerge):

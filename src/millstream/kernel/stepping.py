@@ -32,14 +32,19 @@ def noted_by(note: Callable[[str], None]) -> Iterator[None]:
         _note.reset(before)
 
 
+def note_step(name: str) -> None:
+    """Have it noted that this thread begins something by that name."""
+    note = _note.get()
+    if note is not None and name:
+        note(name)
+
+
 def stepped(
     operator: Operator, inputs: Sequence[Batch], state: State, progress: Progress, name: str = ""
 ) -> tuple[Batch, State]:
     """One step of an operator, which raises only EvaluationError of its own."""
     begin_step()
-    note = _note.get()
-    if note is not None and name:
-        note(name)
+    note_step(name)
     try:
         return operator.step(inputs, state, progress)
     except (EvaluationError, *_SURROUNDINGS):

@@ -11,6 +11,7 @@ process ends, the next one finds all queries.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import asdict
 
 from millstream.catalog.entries import Entry
@@ -20,7 +21,7 @@ from millstream.language.type_names import stored_text
 from millstream.queries.named_templates import KIND as NAMED
 from millstream.queries.named_templates import NamedTemplates
 from millstream.queries.planner import Planner
-from millstream.queries.registration import Registration, statement_of
+from millstream.queries.registration import Registration, opening, statement_of
 from millstream.queries.registry import Registry
 from millstream.queries.template_recovery import TemplateRecovery
 from millstream.queries.templates import DROPPED
@@ -109,7 +110,7 @@ class Recovery:
         is_template = entry["kind"] == "template"
         try:
             if FAILED not in entry:
-                with stored_text():
+                with self._guarded(entry), stored_text():
                     self._templates.recover(entry) if is_template else self._registration.recover(entry)
                 return
         except Exception as error:
@@ -125,7 +126,7 @@ class Recovery:
         self._session.declared = before.replacing(entry)
         try:
             planner = self._planner.of(entry)
-            with stored_text():
+            with self._guarded(entry), stored_text():
                 self._registration.register(entry["shown"], entry["mode"], statement_of(entry["text"]), planner)
         except Exception as error:
             if not is_about_the_query(error):
@@ -136,7 +137,7 @@ class Recovery:
 
     def _register_recorded(self, record: Record) -> None:
         try:
-            with stored_text():
+            with self._guarded(self._entry_of(record)), stored_text():
                 self._registration.register_recorded(record)
         except Exception as error:
             if not is_about_the_query(error):
@@ -144,6 +145,13 @@ class Recovery:
             entry = without_state(self._entry_of(record), error)
             self._session.declared = self._session.declared.with_entry(**entry)
             self._add_unopened(entry)
+
+    def _guarded(self, entry: Entry) -> AbstractContextManager[None]:
+        """A query at which processes end is there as a failed one, and the others are opened."""
+        caution = self._engine.runner.caution
+        if entry["kind"] == "template":
+            return caution.guarded("opening a template", str(entry["name"]))
+        return caution.guarded(opening(entry["shown"]))
 
     def _entry_of(self, record: Record) -> Entry:
         """A record as an entry of the catalog."""

@@ -81,6 +81,11 @@ def record_of(name: str, mode: str, text: str, past: Past) -> Record:
     return {NAME: name, MODE: mode, TEXT: text, **past.entry()}
 
 
+def opening(name: str) -> str:
+    """What the next process does with a query, as it is noted."""
+    return f'opening query "{name}"'
+
+
 class Registration:
     """Registers queries one by one, and goes on with those of an earlier process."""
 
@@ -180,13 +185,22 @@ class Registration:
         place = statement.name.place if isinstance(statement, st.RegisterQuery) else None
         with self._engine.lock:
             name, mode = self._free_name(name, place), (mode or "eager").lower()
-            if planner is not None:  # what is known is known under the settings of now
-                return self._admit(self._candidate(name, mode, statement, planner))
-            known = self._register_known(query_text(statement), name, mode)
-            if known is not None:
-                return known
-            new = self._candidate(name, mode, statement, self._planner)
-            return self._learned(statement, new, self._admit(new))
+            caution, text = self._engine.runner.caution, query_text(statement)
+            with caution.guarded(f'registering query "{name}"', text):
+                found = self._registered(name, mode, statement, planner)
+            caution.forgive(opening(name))  # an earlier one of its name
+            return found
+
+    def _registered(
+        self, name: str, mode: str, statement: st.RegisterQuery | st.AdHocQuery, planner: Planner | None
+    ) -> Query:
+        if planner is not None:  # what is known is known under the settings of now
+            return self._admit(self._candidate(name, mode, statement, planner))
+        known = self._register_known(query_text(statement), name, mode)
+        if known is not None:
+            return known
+        new = self._candidate(name, mode, statement, self._planner)
+        return self._learned(statement, new, self._admit(new))
 
     def _candidate(
         self, name: str, mode: str, statement: st.RegisterQuery | st.AdHocQuery, planner: Planner

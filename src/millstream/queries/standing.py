@@ -20,7 +20,7 @@ from millstream.queries.named_templates import NamedTemplates
 from millstream.queries.none_mode import NoneTemplate, NoneTemplates
 from millstream.queries.planner import Planner
 from millstream.queries.recovery import Recovery
-from millstream.queries.registration import Registration
+from millstream.queries.registration import Registration, opening
 from millstream.queries.registry import Registry
 from millstream.queries.replanning import Replanning
 from millstream.queries.sharing_choice import SharingChoice
@@ -83,6 +83,7 @@ class StandingQueries:
         """Forget a query and what only it needed; where there is a record of that already, the caller commits."""
         with self._engine.lock:
             self.registry.find(query.name)  # which another thread may just have dropped
+            self._engine.runner.caution.forgive(opening(query.name))
             self._forget_comments("query", [query.name])
             before = self._session.declared
             try:

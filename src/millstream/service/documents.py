@@ -48,7 +48,10 @@ class Questions(_Request):
     queries: list[str] | None = Field(None, description="Names of queries with the same columns; all of them if none.")
     at: int | str | None = Field(None, description="An instant: a number of ticks, or a timestamp's text.")
     limit: int | None = Field(
-        None, ge=0, description="Rows of each query at most, of streams the newest; `totals` says how many it has."
+        None,
+        ge=0,
+        le=1 << 31,
+        description="Rows of each query at most, of streams the newest; `totals` says how many it has.",
     )
 
 

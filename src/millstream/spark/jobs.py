@@ -18,7 +18,8 @@ from pyspark import SparkContext, TaskContext, cloudpickle
 from pyspark.sql import DataFrame, SparkSession
 
 from millstream.engine.epochs.exchange import Envelope
-from millstream.engine.epochs.stages import StagePlan
+from millstream.engine.epochs.side_by_side import run_side_by_side
+from millstream.engine.epochs.stages import StagePlan, first_tasks
 from millstream.engine.epochs.task import EpochWork, ShardOutcome, run_here, run_stage, take_in
 from millstream.errors import StateError
 from millstream.spark import envelopes
@@ -29,7 +30,9 @@ from millstream.state.store import Store
 
 # Of processes that work in the background: they take one core at most, and that only while nobody else wants it.
 _NICE = "MILLSTREAM_NICE"
-_IN_BACKGROUND = {"POLARS_MAX_THREADS": "1", "OMP_NUM_THREADS": "1", _NICE: "5"}
+_POLARS_THREADS = "POLARS_MAX_THREADS"
+_IN_BACKGROUND = {_POLARS_THREADS: "1", "OMP_NUM_THREADS": "1", _NICE: "5"}
+SIDE_BY_SIDE = 50_000  # rows that are worth threads
 _making = threading.Lock()
 _WORK = "millstream.work"  # the local property that tells a task of a reused job what is new
 
@@ -46,12 +49,17 @@ class OneTaskJob:
     plan, and what changes from epoch to epoch, mere names, comes with the task as a property.
     """
 
-    def __init__(self, session: SparkSession, plan: StagePlan, store: Store, *, background: bool = False) -> None:
-        """In the `background`: in processes of its own, which leave them what they need of the machine."""
+    def __init__(
+        self, session: SparkSession, plan: StagePlan, store: Store, threads: int = 1, *, background: bool = False
+    ) -> None:
+        """With so many threads where rows are many; in the `background`: in processes of its own, which leave them what
+        they need of the machine."""
         self._context = session.sparkContext
         self._store = store
-        work = partial(_run_here, envelopes.dumps(plan))
-        with _spark_at_work(), _workers(self._context, _IN_BACKGROUND if background else {}):
+        self.threads = threads
+        work = partial(_run_here, envelopes.dumps(plan), threads)
+        environment = _IN_BACKGROUND if background else _of_threads(self._context, threads)
+        with _spark_at_work(), _workers(self._context, environment):
             self._frame = session.range(0, 1, 1, 1).mapInArrow(work, envelopes.SCHEMA)
 
     def run(self, work: EpochWork) -> list[ShardOutcome]:
@@ -62,6 +70,12 @@ class OneTaskJob:
                 return _outcomes(self._frame)
             finally:
                 self._context.setLocalProperty(_WORK, None)  # type: ignore[arg-type]  # which removes it
+
+
+def _of_threads(context: SparkContext, threads: int) -> Mapping[str, str]:
+    """Polars has threads of its own, of which there must not be fewer: they are for all threads that ask."""
+    known = context.environment.get(_POLARS_THREADS)
+    return {_POLARS_THREADS: str(threads)} if known is not None and int(known) < threads else {}
 
 
 @contextmanager
@@ -93,11 +107,6 @@ def run_shuffled(session: SparkSession, plan: StagePlan, work: EpochWork, store:
         return _outcomes(frame)
 
 
-def first_tasks(plan: StagePlan, parts: int) -> int:
-    """How many tasks share what arrived."""
-    return min(plan.shards, max(1, parts))
-
-
 def _outcomes(frame: DataFrame) -> list[ShardOutcome]:
     outcomes = []
     for row in frame.collect():
@@ -125,12 +134,15 @@ def _hint(error: BaseException) -> str:
 
 
 @lru_cache(maxsize=16)
+def _copies(pickled: bytes, count: int) -> tuple[StagePlan, ...]:
+    return tuple(cloudpickle.loads(pickled) for _ in range(count))
+
+
 def _plan(pickled: bytes) -> StagePlan:
-    plan: StagePlan = cloudpickle.loads(pickled)
-    return plan
+    return _copies(pickled, 1)[0]
 
 
-def _run_here(plan: bytes, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _run_here(plan: bytes, threads: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for _ in batches:
         pass  # the one row only calls for the work
     if (wanted := int(os.environ.get(_NICE, 0))) > (nice := os.nice(0)):
@@ -142,7 +154,12 @@ def _run_here(plan: bytes, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Rec
     work, store = cloudpickle.loads(zlib.decompress(base64.b64decode(packed)))
 
     def outcomes() -> Iterator[Sealed]:
-        for outcome in run_here(_plan(plan), work, 1, store):
+        # A trace says at which step a process was: it is at one.
+        if threads > 1 and work.arriving >= SIDE_BY_SIDE and not work.trace:
+            done = run_side_by_side(_copies(plan, threads), work, store)
+        else:
+            done = run_here(_plan(plan), work, 1, store)
+        for outcome in done:
             yield envelopes.seal_outcome(outcome, 0)
 
     yield from envelopes.to_arrow(envelopes.guarded(outcomes()))

@@ -1,9 +1,9 @@
 """Runs an epoch as a Spark job: one job for all queries and edges, with one shuffle per stage but the first.
 
 The job carries segment names and operators, never rows: tasks read and write segments in the store, which every
-executor must see. Only names and counts come back to the driver. An epoch of few rows is one task that runs all stages
-on all shards, since a shuffle would cost more than the work; one that takes no longer than a job takes to start is run
-by the driver (`costs`). The answers are the same.
+executor must see. Only names and counts come back to the driver. An epoch is one task that runs all stages on all
+shards, with threads for as many cores as it may have, as long as a shuffle would cost more than further cores gain; one
+that takes no longer than a job takes to start is run by the driver (`costs`). The answers are the same.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 
 from millstream.engine.epochs.caution import Caution, NoCaution
 from millstream.engine.epochs.runner import BackgroundRunner, InProcessRunner, run_carefully
-from millstream.engine.epochs.stages import StagePlan, StagePlanner
+from millstream.engine.epochs.stages import StagePlan, StagePlanner, first_tasks
 from millstream.engine.epochs.task import (
     EpochOutcome,
     EpochTask,
@@ -32,7 +32,8 @@ from millstream.engine.epochs.task import (
 from millstream.kernel.operator import EVERYWHERE
 from millstream.spark.costs import DRIVER, ONE_TASK, SHUFFLED, EpochCosts
 from millstream.spark.culprits import WorkerDied, has_user_code, run_without_culprits
-from millstream.spark.jobs import OneTaskJob, can_tell_tasks, first_tasks, run_shuffled
+from millstream.spark.jobs import SIDE_BY_SIDE, OneTaskJob, can_tell_tasks, run_shuffled
+from millstream.spark.session import task_threads
 from millstream.state.store import DirectoryStore
 
 # Measured, in seconds: what a row costs in one task, what exchanging it adds, and what shuffles cost however few rows.
@@ -101,7 +102,8 @@ class SparkRunner:
         begun = time.perf_counter()
         outcome = combine_outcomes(plan, run())
         took, worked = time.perf_counter() - begun, sum(outcome.seconds.values())
-        started = max(took - worked, 0.0) if ran_as == ONE_TASK else None
+        is_alone = task.arriving < SIDE_BY_SIDE or self._threads(plan) == 1  # or steps ran at the same time
+        started = max(took - worked, 0.0) if ran_as == ONE_TASK and is_alone else None
         if task.arriving and plan.shuffles:
             self._shares[plan] = sum(found.sent for found in outcome.exchanged.values()) / task.arriving
         self.costs.learn(plan, task, self.store, took if ran_as == DRIVER else worked, started)
@@ -129,18 +131,30 @@ class SparkRunner:
         """The rows up to which one task is as fast as all cores with their shuffles."""
         if self.small_epoch is not None:
             return self.small_epoch
+        threads = self._threads(plan)
         if not plan.shuffles:
-            return _SPLIT
+            return _MOST if threads >= self.cores else _SPLIT
         cores = min(plan.shards, self.cores)
-        gain = _ROW - (_ROW + self._shares.get(plan, 1.0) * EXCHANGED_ROW) / cores
+        gain = _ROW / threads - (_ROW + self._shares.get(plan, 1.0) * EXCHANGED_ROW) / cores
         return min(SHUFFLES / gain, _MOST) if gain > 0 else _MOST
+
+    def _threads(self, plan: StagePlan) -> int:
+        """Of a task. What users wrote is not asked to be fit for several."""
+        if self.is_background or has_user_code(plan):
+            return 1
+        return min(plan.shards, task_threads(self.session.sparkContext))
 
     def _run_small(self, plan: StagePlan, work: EpochWork) -> list[ShardOutcome]:
         if plan not in self._jobs:
             if len(self._jobs) >= _REMEMBERED:
                 self._jobs.clear()
-            self._jobs[plan] = OneTaskJob(self.session, plan, self.store, background=self.is_background)
+            threads = self._threads(plan)
+            self._jobs[plan] = OneTaskJob(self.session, plan, self.store, threads, background=self.is_background)
         return self._jobs[plan].run(work)
+
+    def jobs(self) -> list[OneTaskJob]:
+        """Those of one task that are remembered."""
+        return list(self._jobs.values())
 
     def fork(self) -> SparkRunner:
         runner = SparkRunner(self.session, self.store, self.planner.shards, self.caution)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -29,6 +30,7 @@ from millstream.spark.java import find_java, launcher_home
 from millstream.spark.messages import SPARK_ERRORS, cause_of, is_jvm_gone, is_jvm_listening
 
 _GIB = 1 << 30
+_MOST_THREADS = 4  # of a task
 
 
 @dataclass
@@ -95,7 +97,7 @@ def _start(master: str, ui: bool) -> _Started:
     warehouse = Path(tempfile.gettempdir()) / f"millstream-warehouse-{uuid4().hex}"
     builder = SparkSession.builder.master(master).appName("millstream")
     with as_file(files("millstream.spark") / "log4j2.properties") as logging, _environment(environment):
-        for key, value in (_settings(ui, logging, warehouse) | own).items():
+        for key, value in (_settings(master, ui, logging, warehouse) | own).items():
             builder = builder.config(key, value)
         try:
             session = builder.getOrCreate()
@@ -205,12 +207,12 @@ def _connect_refused(reason: str, *, hint: str) -> SetupError:
     )
 
 
-def _settings(ui: bool, logging: Path, warehouse: Path) -> dict[str, str]:
+def _settings(master: str, ui: bool, logging: Path, warehouse: Path) -> dict[str, str]:
     return {
         "spark.api.mode": "classic",
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={logging.as_uri()}",
         "spark.driver.memory": f"{_driver_memory() // (1 << 20)}m",
-        "spark.executorEnv.POLARS_MAX_THREADS": "1",  # a task per core runs already
+        "spark.executorEnv.POLARS_MAX_THREADS": str(_threads_on(master)),
         "spark.log.level": "ERROR",
         # On a machine that is busy, workers and heartbeats may be slow without anybody being gone.
         "spark.executor.heartbeatInterval": "60s",
@@ -231,6 +233,30 @@ def _settings(ui: bool, logging: Path, warehouse: Path) -> dict[str, str]:
         "spark.ui.enabled": str(ui).lower(),
         "spark.ui.showConsoleProgress": "false",
     }
+
+
+def task_threads(context: SparkContext) -> int:
+    """How many threads a task may use: the cores that Spark gives it; in a Spark of this process, where it is the only
+    one that runs while an epoch does, those of the machine. They share an interpreter, so that there are few."""
+    if (cores := _local_cores(str(context.master))) is not None:
+        return min(cores, _MOST_THREADS)
+    return int(context.getConf().get("spark.task.cpus") or 1)
+
+
+def _local_cores(master: str) -> int | None:
+    """None where tasks run elsewhere."""
+    found = re.fullmatch(r"local(?:\[(\*|\d+)(?:,.*)?\])?", master)
+    if found is None:
+        return None
+    said = found.group(1) or "1"
+    return (os.cpu_count() or 1) if said == "*" else int(said)
+
+
+def _threads_on(master: str) -> int:
+    """Of Polars, in each process that runs tasks: one where a task per core runs; more where there are few cores, which
+    one task may have all."""
+    cores = _local_cores(master) or 1
+    return cores if cores <= _MOST_THREADS else 1
 
 
 def _loopback() -> dict[str, str]:

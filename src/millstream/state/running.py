@@ -16,11 +16,20 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from weakref import WeakSet
 
 RUNNING, SUSPECTS = "running", "suspects.json"
 _PLACES, _LENGTH = 64, 512
 _EMPTY = bytes(_LENGTH)
+_MOST_SUSPECTS = 1_000
 _log = logging.getLogger(__name__)
+_open: WeakSet[RunningSteps] = WeakSet()
+
+
+def forget_all() -> None:
+    """The process is left as it is, on purpose: nothing that it is at has ended it."""
+    for steps in [*_open]:
+        steps.forget()
 
 
 class RunningSteps:
@@ -39,6 +48,7 @@ class RunningSteps:
         self._free = [*range(_PLACES)]
         self._lock = threading.Lock()
         self._is_broken = self._is_closed = False
+        _open.add(self)
 
     @contextmanager
     def place(self) -> Iterator[Callable[[str], None]]:
@@ -102,8 +112,10 @@ class Suspects:
         self._path = directory / SUSPECTS
         self.deaths: dict[str, int] = self._kept()
         noted = steps_in(directory / RUNNING)
-        for step in noted:
-            self.deaths[step] = self.deaths.get(step, 0) + 1
+        for step in sorted(noted):
+            self.deaths[step] = self.deaths.pop(step, 0) + 1  # those that were noted last are kept longest
+        for step in [*self.deaths][:-_MOST_SUSPECTS]:
+            del self.deaths[step]
         if noted:
             self.keep()
 

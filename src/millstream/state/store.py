@@ -15,17 +15,17 @@ import threading
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager, suppress
-from functools import cache
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 from urllib.parse import quote
 
 import polars as pl
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from millstream.errors import StateError
+from millstream.state.column_bounds import bounds_of_file, bounds_of_frame
 from millstream.state.faults import reach
 from millstream.state.files import checksum, damaged, disk_errors, sync_directory
 from millstream.state.layout import HISTORY, SEGMENTS
@@ -57,6 +57,10 @@ class Store(Protocol):
 
     def file(self, label: str, *, synced: bool = True) -> AbstractContextManager[Writer]:
         """A file for many segments, on disk when the block ends, or (not `synced`) when `sync` says so."""
+        ...
+
+    def in_other_threads(self) -> Callable[[], AbstractContextManager[None]]:
+        """Blocks for other threads: what they write there is of the task whose file this thread has open."""
         ...
 
     def sync(self, names: Iterable[str]) -> None:
@@ -142,6 +146,9 @@ class MemoryStore:
     def height(self, name: str) -> int:
         return self.read(name).height
 
+    def in_other_threads(self) -> Callable[[], AbstractContextManager[None]]:
+        return nullcontext
+
     def write_history(self, source: str, period: int, label: str, frame: pl.DataFrame, *, apart: bool = False) -> str:
         return self.keep(f"{source}-{label}", frame)
 
@@ -153,7 +160,7 @@ class MemoryStore:
         return frame if wanted is None else frame.filter(wanted)
 
     def bounds(self, name: str, columns: Iterable[str]) -> Mapping[str, tuple[Any, Any] | None]:
-        known = _bounds_of(self.read(name))
+        known = bounds_of_frame(self.read(name))
         return {column: known.get(column) for column in columns}
 
     def limit(self, budget: int | None) -> None:
@@ -239,23 +246,23 @@ class DirectoryStore:
     @contextmanager
     def _written(self, writer: SegmentWriter) -> Iterator[Writer]:
         syncing: list[tuple[Path, Future[None]]] = []
-        before, self._task.syncing = self._task.syncing, syncing
-        outer, self._task.writer = self._task.writer, writer if isinstance(writer, TailWriter) else None
-        try:
-            yield writer
-            writer.close()
-            for name, frame in writer.small.items():
-                self.pool.keep(name, self.size(name), frame)
-            for path, written in syncing:
-                with disk_errors(path):
-                    written.result()
-        except BaseException:
-            writer.discard()
-            for _, written in syncing:
-                written.exception()  # the first error is the one to tell
-            raise
-        finally:
-            self._task.syncing, self._task.writer = before, outer
+        with self._task.joined(syncing, writer if isinstance(writer, TailWriter) else None):
+            try:
+                yield writer
+                writer.close()
+                for name, frame in writer.small.items():
+                    self.pool.keep(name, self.size(name), frame)
+                for path, written in syncing:
+                    with disk_errors(path):
+                        written.result()
+            except BaseException:
+                writer.discard()
+                for _, written in syncing:
+                    written.exception()  # the first error is the one to tell
+                raise
+
+    def in_other_threads(self) -> Callable[[], AbstractContextManager[None]]:
+        return partial(self._task.joined, self._task.syncing, self._task.writer)
 
     def _own(self, label: str) -> str:
         return f"{label}-f{self.fence}-{uuid.uuid4().hex[:8]}"
@@ -410,7 +417,7 @@ class DirectoryStore:
         if name not in _bounds:
             if len(_bounds) >= _REMEMBERED:
                 _bounds.clear()
-            _bounds[name] = _bounds_of(self.read(name)) if "@" in name else _footer_bounds(self._path(name))
+            _bounds[name] = bounds_of_frame(self.read(name)) if "@" in name else bounds_of_file(self._path(name))
         return {column: _bounds[name].get(column) for column in columns}
 
     def _checked(self, name: str) -> bytes:
@@ -514,39 +521,15 @@ class _TaskOfThread(threading.local):
     syncing: list[tuple[Path, Future[None]]] | None = None
     writer: TailWriter | None = None  # where what is small goes too
 
-
-def _bounds_of(frame: pl.DataFrame) -> dict[str, tuple[Any, Any] | None]:
-    single = [column for column in frame.get_columns() if not column.dtype.is_nested()]  # lists have no order
-    found = ((column.name, column.min(), column.max()) for column in single)
-    return {name: None if least is None else (least, greatest) for name, least, greatest in found}
-
-
-def _footer_bounds(path: Path) -> dict[str, tuple[Any, Any] | None]:
-    """The least and greatest values that a Parquet file says its columns have, where it says so of all its parts."""
-    try:
-        footer = pq.read_metadata(path)
-    except (OSError, pa.ArrowException):
-        return {}  # whoever reads it will say why
-    found: dict[str, tuple[Any, Any] | None] = {}
-    for group in range(footer.num_row_groups):
-        for place in range(footer.num_columns):
-            column = footer.row_group(group).column(place)
-            known, name = _least_and_greatest(column.statistics), column.path_in_schema
-            before = found.get(name, known)
-            if known is None or before is None:
-                found[name] = None
-            else:
-                found[name] = min(before[0], known[0]), max(before[1], known[1])
-    return found
-
-
-def _least_and_greatest(statistics: Any) -> tuple[Any, Any] | None:
-    if statistics is None or not statistics.has_min_max:
-        return None
-    try:
-        return statistics.min, statistics.max
-    except (ValueError, OverflowError):
-        return None  # a date that Python has no value for
+    @contextmanager
+    def joined(self, syncing: list[tuple[Path, Future[None]]] | None, writer: TailWriter | None) -> Iterator[None]:
+        """The thread works for a task that another one runs."""
+        before = self.syncing, self.writer
+        self.syncing, self.writer = syncing, writer
+        try:
+            yield
+        finally:
+            self.syncing, self.writer = before
 
 
 @cache

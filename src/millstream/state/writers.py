@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import threading
 import zlib
 from contextlib import suppress
 from pathlib import Path
@@ -34,12 +35,13 @@ class Writer(Protocol):
 
 
 class SegmentWriter:
-    """Segments one after the other in one file, made when the first one comes."""
+    """Segments one after the other in one file, made when the first one comes. Threads of a task share it."""
 
     def __init__(self, path: Path, synced: bool) -> None:
         self._path, self._synced = path, synced
         self._file: BinaryIO | None = None
         self._place = 0
+        self._writing = threading.Lock()
         self.small: dict[str, pl.DataFrame] = {}  # by name: the next epoch reads most of them
 
     def write(self, frame: pl.DataFrame) -> str:
@@ -52,7 +54,7 @@ class SegmentWriter:
         return self._path.open("wb")
 
     def _write(self, frame: pl.DataFrame, table: pa.Table) -> str:
-        with disk_errors(self._path):
+        with self._writing, disk_errors(self._path):
             if self._file is None:
                 self._file = self._open()
             content = _Content(self._file)
@@ -69,7 +71,7 @@ class SegmentWriter:
             name = f"{self._path.name}@{self._place}+{content.length}#{content.checksum}"
             padding = -content.length % _ALIGNMENT
             self._file.write(bytes(padding))
-        self._place += content.length + padding
+            self._place += content.length + padding
         if is_small:
             self.small[name] = frame
         return name

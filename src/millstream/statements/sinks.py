@@ -84,7 +84,9 @@ class SinkStatements:
     def resume(self, name: str) -> None:
         """Try a paused sink again, from the delivery that failed."""
         with self._engine.lock:
-            self._sinks.find(name).error = None
+            sink = self._sinks.find(name)
+            sink.error = None
+            self._sinks.forgive(sink)
             entries = self._session.declared.entries
             entry = self._session.declared.find("sink", name)
             if entry is not None and PAUSED in entry:

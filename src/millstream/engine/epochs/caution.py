@@ -40,6 +40,19 @@ class Caution(Protocol):
         """The steps of a piece of work that end the process which runs them."""
         ...
 
+    def given_up(self, names: Iterable[str]) -> dict[str, EvaluationError]:
+        """Of things that are better left undone, those that were found to end the process before."""
+        ...
+
+    def guarded(self, what: str, text: str = "") -> AbstractContextManager[None]:
+        """Something that is no step, and is done again by the next process: noted while the block is run, and refused
+        where several processes in a row have ended at it, of that text."""
+        ...
+
+    def forgive(self, what: str, text: str = "") -> None:
+        """It is to be tried again, whatever happened."""
+        ...
+
     def survived(self, steps: Iterable[str]) -> None:
         """Some steps have been run elsewhere without anything happening."""
         ...
@@ -60,6 +73,15 @@ class NoCaution:
 
     def culprits(self, steps: Iterable[str], work: Callable[[], TriedWork]) -> dict[str, EvaluationError]:
         return {}
+
+    def given_up(self, names: Iterable[str]) -> dict[str, EvaluationError]:
+        return {}
+
+    def guarded(self, what: str, text: str = "") -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def forgive(self, what: str, text: str = "") -> None:
+        """Nothing is held against anybody."""
 
     def survived(self, steps: Iterable[str]) -> None:
         """Nobody asks."""

@@ -18,6 +18,7 @@ from millstream.engine.epochs.periods import by_period
 from millstream.kernel.lazy import matches, postings, ranked_tree, tree_segments
 from millstream.kernel.lazy.tree_segments import TreeShape
 from millstream.kernel.sharing.lineage import of_equal_width
+from millstream.kernel.stepping import note_step
 from millstream.kernel.storage.coalescing import current
 from millstream.state.pool import Pool
 from millstream.state.snapshot import HistoryFile, Names
@@ -44,6 +45,11 @@ class HistoryMerge:
     files: tuple[HistoryFile, ...]
     made: tuple[HistoryFile, ...] = ()
 
+    @property
+    def name(self) -> str:
+        """As it is noted while it is done."""
+        return f"merge of the history of {self.source}"
+
 
 @dataclass(frozen=True)
 class ResultMerge:
@@ -54,6 +60,11 @@ class ResultMerge:
     first: int
     tree: TreeShape | None = None
     made: Names = ()
+
+    @property
+    def name(self) -> str:
+        """As it is noted while it is done."""
+        return f"merge of {self.edge}"
 
 
 Merge = HistoryMerge | ResultMerge
@@ -131,6 +142,7 @@ def result_merges(
 
 def perform(merge: Merge, store: Store, writer: Writer, epoch: int) -> Merge | None:
     """Do it; what was made of them is in what is given back. None where there is no room now: it is put off."""
+    note_step(merge.name)
     if isinstance(merge, HistoryMerge):
         with store.pool.merge(_COPIES * sum(map(_bytes, merge.files))) as fits:
             if not fits:

@@ -6,7 +6,12 @@
 A step is a suspect because a process ended while it ran, which may have had any other reason: so nothing is put aside
 for that alone. The same work is first done by a child, which reads the same files and rows and keeps nothing. A step at
 which the child dies twice has failed, as if it had raised. One that survives often enough is no suspect any more: each
-further death of the process makes that ten times as often.
+further death of the process makes that ten times as often. Merges are steps in this sense, but nobody needs them: one
+that has ended a process and its children is left undone.
+
+What is no step cannot be tried by a child: to open a query, to read what a sink is to be given, to have the past of a
+query take part. It is noted as well, since the next process does it again, and refused when three processes in a row
+have ended there, with nothing done between.
 """
 
 from __future__ import annotations
@@ -20,6 +25,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from hashlib import blake2b
 from pathlib import Path
 
 from millstream.engine.epochs.caution import Culprits, Trial, TriedWork
@@ -29,7 +35,9 @@ from millstream.kernel.stepping import noted_by
 from millstream.state.running import RUNNING, RunningSteps, Suspects, steps_in
 
 _CERTAIN = 2  # deaths of a child at one step
+_IN_A_ROW = 3  # deaths of processes at something that cannot be tried
 _TRIES = 6  # of one piece of work, until one step has so many
+_SHOWN = 80  # characters of a name
 ENDED = "the query ends the process that runs it"
 _log = logging.getLogger(__name__)
 
@@ -53,8 +61,7 @@ class Precautions:
         """Read what the process before this one was at, and note what this one is."""
         self._suspects = Suspects(self.directory)
         if self._suspects.deaths:
-            shown = ", ".join(self._suspects.deaths)
-            _log.warning("a process ended while it ran %s: that is tried in a child process first", shown)
+            _log.warning("a process ended while it was at %s: that is looked after", ", ".join(self._suspects.deaths))
         try:
             self._running = RunningSteps(self.directory / RUNNING)
         except OSError as error:
@@ -98,6 +105,40 @@ class Precautions:
                 self._put_aside = True
         self.survived(suspected - found.keys())
         return found
+
+    def given_up(self, names: Iterable[str]) -> dict[str, EvaluationError]:
+        """Of things that are better left undone, those that were found to end the process before."""
+        deaths = {} if self._suspects is None else self._suspects.deaths
+        return {name: _ended() for name in names if deaths and deaths.get(name, 0) >= _CERTAIN}
+
+    @contextmanager
+    def guarded(self, what: str, text: str = "") -> Iterator[None]:
+        """Something that is no step, and is done again by the next process: noted while the block is run, and refused
+        where several processes in a row have ended at it, of that text."""
+        if self._running is None or self._suspects is None:
+            yield
+            return
+        name = _named(what, text)
+        times = self._suspects.deaths.get(name, 0)
+        if times >= _IN_A_ROW:
+            raise EvaluationError(
+                f"{what} ends the process that is at it",
+                detail=f"{times} processes have ended there, one after the other",
+                hint="look whether there is memory enough; to have it tried again, close the database and remove "
+                "suspects.json from its directory",
+            )
+        try:
+            with self._running.place() as at:
+                at(name)
+                yield
+        finally:
+            self.forgive(what, text)
+
+    def forgive(self, what: str, text: str = "") -> None:
+        """It is to be tried again, whatever happened."""
+        suspects = self._suspects
+        if suspects is not None and suspects.deaths and suspects.deaths.pop(_named(what, text), None) is not None:
+            suspects.keep()
 
     def has_put_aside(self) -> bool:
         """Whether steps were put aside since this was asked last."""
@@ -149,6 +190,12 @@ class Precautions:
             return next(iter(steps_in(Path(path))), "")
         finally:
             Path(path).unlink(missing_ok=True)
+
+
+def _named(what: str, text: str) -> str:
+    """As it is noted: short, whatever its name is, and another one for another text."""
+    digest = blake2b(f"{what}\n{text}".encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+    return f"{what[:_SHOWN]} {digest}"
 
 
 def _ended() -> EvaluationError:

@@ -99,11 +99,13 @@ def run_carefully(
     they are run here. A step that ends that one too has failed."""
     culprits: dict[str, EvaluationError] = {}
     if isinstance(store, DirectoryStore):
-        directory, steps = store.directory, (step.name for stage in plan.stages for step in stage.steps)
+        merges = [merge.name for merge in work.merges]
+        work = work.without(caution.given_up(merges))
+        directory, steps = store.directory, [*(step.name for stage in plan.stages for step in stage.steps), *merges]
 
         def tried() -> TriedTask:
             store.sync_tail()
-            return TriedTask(directory, task, plan.shards, tasks)
+            return TriedTask(directory, replace(task, merges=work.merges), plan.shards, tasks)
 
         culprits = caution.culprits(steps, tried)
     with caution.noted():

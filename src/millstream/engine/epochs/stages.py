@@ -253,6 +253,11 @@ def make_stages(
     return StagePlan(shards, tuple(stages), flow_layouts)
 
 
+def first_tasks(plan: StagePlan, parts: int) -> int:
+    """How many tasks share what arrived."""
+    return min(plan.shards, max(1, parts))
+
+
 def _has_more(source: Batch, widths: Sequence[int]) -> bool:
     """Whether a source has columns that the one that reads it does not know."""
     return taken([source], widths)[0].width < source.width

@@ -132,9 +132,27 @@ class EpochWork:
     culprits: Mapping[str, EvaluationError] = field(default_factory=dict)  # steps that kill whoever runs them
     trace: str = ""  # where to write down which step is run
 
+    @property
+    def arriving(self) -> int:
+        """How many rows arrive."""
+        return sum(part.rows for _, part in self.arrived)
+
+    def share(self, task: int, tasks: int) -> Iterator[tuple[int, tuple[str, Part]]]:
+        """The parts, and their places, that one of the tasks takes in: those behind one another, so that what came in
+        order stays so, and by rows, so that no task has much more to do than the others."""
+        rows, before = self.arriving, 0
+        for place, (source, part) in enumerate(self.arrived):
+            # The task in whose share the middle of the part lies.
+            if min((2 * before + part.rows) * tasks // (2 * rows or 1), tasks - 1) == task:
+                yield place, (source, part)
+            before += part.rows
+
     def without(self, culprits: Mapping[str, EvaluationError]) -> EpochWork:
-        """The same, but for steps that kill whoever runs them."""
-        return replace(self, culprits={**self.culprits, **culprits}) if culprits else self
+        """The same, but for steps and merges that kill whoever runs them."""
+        if not culprits:
+            return self
+        merges = tuple(merge for merge in self.merges if merge.name not in culprits)
+        return replace(self, culprits={**self.culprits, **culprits}, merges=merges)
 
 
 @dataclass
@@ -189,9 +207,9 @@ def take_in(
     Judging elements, keeping history and merging small files are done on the way.
     """
     envelopes, outcome = [], ShardOutcome()
-    for place, (source, part) in enumerate(work.arrived):
+    for place, (source, part) in work.share(task, tasks):
         # Rows that were judged before are of no use to anyone but the steps that read them.
-        if place % tasks != task or (part.is_judged and source not in plan.layouts):
+        if part.is_judged and source not in plan.layouts:
             continue
         _pause.get()()
         taken = take(part, store, source, work.periods[source], work.epoch, work.limits.value_bytes)

@@ -227,6 +227,7 @@ class Backfills:
 
     def cancel(self, edge: str) -> None:
         """Nobody asks for an edge any more, or wants to move to it."""
+        self._runner.caution.forgive(_taking_part(edge))
         with self._lock:
             move = self._moves.get(edge)
             for after in () if move is None else move.afters:
@@ -478,11 +479,17 @@ class Backfills:
         return self._is_closed or not job.run.shown
 
     def _run(self, job: Job) -> Iterator[None]:
-        yield from job.rounds.slices(lambda: self._publish(job))
+        yield from job.rounds.slices(lambda: self._publish_guarded(job))
         if not self._is_over(job):
             self.on_published()
         elif self._is_closed and job.move is None:
             job.rounds.save()
+
+    def _publish_guarded(self, job: Job) -> None:
+        """What ends processes again and again is not tried for ever: the queries wait, and say why."""
+        edge = min(job.run.shown, default="")
+        with self._runner.caution.guarded(_taking_part(edge)):
+            self._publish(job)
 
     def _publish(self, job: Job) -> None:
         """What is left, under the lock; then all of it counts."""
@@ -553,6 +560,10 @@ class Backfills:
             group.filling -= queries
         if group.edge in groups and groups.waiting(group, filling=True):
             self.add_group(group)  # some have come meanwhile
+
+
+def _taking_part(edge: str) -> str:
+    return f"what the past of {edge} takes part by"
 
 
 def _only(found: Mapping[str, Any], keys: Collection[str]) -> dict[str, Any]:
