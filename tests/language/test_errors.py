@@ -248,7 +248,7 @@ class TestInserts:
 class TestTime:
     def test_an_instant_that_is_not_final(self, db: ms.Database) -> None:
         db.execute("INSERT INTO T VALUES (1, 1.5, 7)")
-        with pytest.raises(ms.TimeError, match=r"(?s)at 9 is not final.*final is 6.*ADVANCE t TO 9"):
+        with pytest.raises(ms.TimeError, match=r"(?s)at 9 is not final.*final is 6.*ADVANCE T TO 9"):
             db.query("q").result(at=9)
 
     def test_before_time(self, db: ms.Database) -> None:
