@@ -19,6 +19,8 @@ class Settings:
     quick: bool = False
     trace: Path | None = None  # a directory of Zeek logs, instead of generated connection records
     out: Path = Path("bench/out")
+    keep: Path | None = None  # where trials that were measured are kept, and found again
+    minutes: float = float("inf")  # after which no other trial is begun
 
     @property
     def repetitions(self) -> int:
@@ -95,15 +97,30 @@ class Experiment:
     notes: Callable[[Sequence[Measurement]], Sequence[str]] = lambda measurements: ()  # lines below the bars
 
 
-def in_turns(runs: Mapping[str, Callable[[], Sample]], repetitions: int, *, median: bool = False) -> dict[str, Sample]:
-    """The best run of each alternative, or that in the middle. They take turns, so that a busy spell of the machine
-    meets all of them."""
-    samples: dict[str, list[Sample]] = {name: [] for name in runs}
-    for _ in range(repetitions):
-        for name, run in runs.items():
-            samples[name].append(run())
-    place = repetitions // 2 if median else 0
-    return {name: sorted(found, key=lambda sample: sample.cpu)[place] for name, found in samples.items()}
+def in_turns(
+    runs: Mapping[str, Callable[[], Sample]],
+    repetitions: int,
+    *,
+    median: bool = False,
+    far_behind: float = float("inf"),
+    seconds: float = 0.0,
+) -> dict[str, Sample]:
+    """The best run of each alternative, or that in the middle. They take turns, each time another one first, so that a
+    busy spell of the machine meets all of them. Who is that many times behind the first one in the first turn runs no
+    more. There are up to three times as many turns as repetitions, until so many seconds have passed."""
+    until = time.monotonic() + seconds
+    samples: dict[str, list[Sample]] = {name: [run()] for name, run in runs.items()}
+    most = far_behind * samples[next(iter(runs))][0].cpu
+    left = [name for name, found in samples.items() if found[0].cpu <= most]
+    for turn in range(1, 3 * repetitions if seconds else repetitions):
+        if turn >= repetitions and time.monotonic() > until:
+            break
+        for name in (*left[turn % len(left) :], *left[: turn % len(left)]):
+            samples[name].append(runs[name]())
+    return {
+        name: sorted(found, key=lambda sample: sample.cpu)[len(found) // 2 if median else 0]
+        for name, found in samples.items()
+    }
 
 
 def find(measurements: Sequence[Measurement], case: str, variant: str, size: int | None = None) -> Measurement | None:

@@ -1,6 +1,6 @@
 """Runs experiments: a table of what was measured, a line of JSON for each of it, and a picture.
 
-    millstream bench [names...] [--quick] [--trace directory]
+    millstream bench [names...] [--quick] [--trace directory] [--keep file] [--minutes n]
 
 Experiments are the files below `bench/experiments`; `kernel_join` and `kernel_aggregate` are scripts of their own,
 which run when they are named. All of it is one process with one thread of Polars.
@@ -15,6 +15,7 @@ import platform
 import runpy
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -23,6 +24,7 @@ from typing import Annotated, Any
 
 import typer
 from bench.harness.experiment import Bar, Experiment, Measurement, Settings, best_at_each
+from bench.harness.kept import Kept
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
@@ -75,21 +77,25 @@ def load(name: str) -> Experiment:
 def run(experiment: Experiment, settings: Settings, console: Console) -> tuple[list[Measurement], list[Bar]]:
     """Measure, print, append to the results, draw."""
     measurements: list[Measurement] = []
+    kept = Kept(settings.keep, experiment.name)
+    until = time.monotonic() + 60 * settings.minutes
     with Progress(console=console, transient=True) as progress:
         trials = experiment.trials(settings)
         task = progress.add_task(experiment.name, total=len(trials))
         for trial in trials:
             progress.update(task, description=f"{experiment.name}: {trial.label}")
-            measured = trial.measure()
-            _append(settings, experiment, measured)
-            measurements += measured
+            if trial.label not in kept.found and time.monotonic() < until:
+                measured = trial.measure()
+                _append(settings, experiment, measured)
+                kept.add(trial.label, measured, _circumstances())
+            measurements += kept.found.get(trial.label, [])
             progress.advance(task)
     # Small sizes say nothing about bars that are set for large ones.
     bars = [] if settings.quick else experiment.bars(measurements)
     console.print(_table(experiment, measurements))
     if bars:
         console.print(_bars_table(bars))
-        for note in experiment.notes(measurements):
+        for note in (*experiment.notes(measurements), *kept.notes([trial.label for trial in trials])):
             console.print(note, highlight=False)
     picture = _draw(experiment, measurements, settings.out)
     console.print(f"{settings.out / 'results.jsonl'}" + (f", {picture}" if picture else ""), style="dim")
@@ -186,12 +192,14 @@ def main(
     names: Annotated[list[str] | None, typer.Argument(help=f"Of: {', '.join((*EXPERIMENTS, *SCRIPTS))}.")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Small sizes, once: a few minutes.")] = False,
     trace: Annotated[Path | None, typer.Option(help="A directory of Zeek logs to use as network records.")] = None,
+    keep: Annotated[Path | None, typer.Option(help="A file of trials: what it has is not run again.")] = None,
+    minutes: Annotated[float, typer.Option(help="After so many no other trial is begun.")] = float("inf"),
 ) -> None:
     """Measure the kernel, alone and on one core."""
     console = Console()
     if not console.is_terminal:
         console.width = WIDTH
-    settings = Settings(quick, trace, BENCH / "out")
+    settings = Settings(quick, trace, BENCH / "out", keep, minutes)
     try:
         for name in names or EXPERIMENTS:
             if name in SCRIPTS:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from millstream import cli
+from millstream.errors import InputError
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -70,8 +72,40 @@ def test_alternatives_take_turns_and_the_best_run_counts() -> None:
         return Sample(10, next(times), 1.0)
 
     best = in_turns({"a": lambda: run("a"), "b": lambda: run("b")}, 2)
-    assert order == ["a", "b", "a", "b"]
-    assert {name: sample.cpu for name, sample in best.items()} == {"a": 2.0, "b": 1.0}
+    assert order == ["a", "b", "b", "a"]
+    assert {name: sample.cpu for name, sample in best.items()} == {"a": 3.0, "b": 1.0}
+    times = iter([1.0, 2.5, 3.0])
+    best = in_turns({"a": lambda: run("a"), "b": lambda: run("b")}, 2, median=True, far_behind=2.0)
+    assert order[4:] == ["a", "b", "a"]
+    assert {name: sample.cpu for name, sample in best.items()} == {"a": 3.0, "b": 2.5}
+
+
+def test_what_was_measured_is_kept_and_not_run_again(tmp_path: Path) -> None:
+    ran: list[str] = []
+
+    def measured(case: str) -> list[Measurement]:
+        ran.append(case)
+        return [Measurement(case, "variant", 1, Sample(100, 1.0, 2.0, more={"pairs": 3.0}))]
+
+    def trials(_: Settings) -> list[Trial]:
+        return [Trial(case, partial(measured, case)) for case in ("one", "two", "three")]
+
+    def bars(measurements: Sequence[Measurement]) -> list[Bar]:
+        return [Bar("cells", len(measurements), 3)]
+
+    experiment = Experiment("kept", "a test", trials, bars, lambda figure, _: None)
+    kept, console = tmp_path / "kept.jsonl", Console(record=True, width=120)
+    assert runner.run(experiment, Settings(out=tmp_path, keep=kept, minutes=0), console)[0] == []
+    assert "3 of 3 trials were not run" in console.export_text()
+    found, _ = runner.run(experiment, Settings(out=tmp_path, keep=kept), Console(quiet=True))
+    assert [m.case for m in found] == ran == ["one", "two", "three"]
+    kept.write_text("".join(kept.read_text().splitlines(keepends=True)[:2]))
+    again, _ = runner.run(experiment, Settings(out=tmp_path, keep=kept), Console(quiet=True))
+    assert again == found
+    assert ran[3:] == ["three"]
+    kept.write_text("{}\n")
+    with pytest.raises(InputError, match="has no measurements"):
+        runner.run(experiment, Settings(out=tmp_path, keep=kept), Console(quiet=True))
 
 
 def test_bars_are_shown_as_met_or_missed(tmp_path: Path) -> None:

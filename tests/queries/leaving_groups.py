@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.queries.coming_and_going import STREAMS, TEXTS, feed
+from tests.queries.coming_and_going import STREAMS, TEXTS, feed, feed_missing
 
 import millstream as ms
 from millstream.database import Database
@@ -70,16 +70,8 @@ def come_and_leave(path: Path) -> None:
             db.register("SELECT u, v FROM s [RANGE 7]", name="stays")
         if "q3" not in known:
             register(db, TEXTS[0])
-        _feed_missing(db, 30)
+        feed_missing(db, 30)
         query = left_alone(db)
         if query.number is not None:
             leave(db)
-        _feed_missing(db, 40)
-
-
-def _feed_missing(db: Database, last: int) -> None:
-    for ts in range(0, last, 5):
-        for name, factor in (("s", 7), ("t", 5)):
-            if db.stats()["streams"][name]["arrived"] <= ts:
-                db.insert(name, [(n % 3, (n * factor) % 11, n) for n in range(ts, ts + 5)])
-    db.advance(to=last)
+        feed_missing(db, 40)

@@ -27,8 +27,9 @@ EXTREMES = (
     "SELECT g, min(t), max(t), max(n) FROM S {w} WHERE a > {0} AND b < {1} GROUP BY g",
     "SELECT g, min(v), min(d) FROM S {w} WHERE a > {0} OR b < {1} GROUP BY g HAVING max(v) < 5",
 )
-OF_TIME = ("[RANGE 7]", "[RANGE 3]", "[RANGE 10 SLIDE 4]", "[TUMBLE 5]", "[NOW]")
-WINDOWS = ("[ROWS 4]", "", "[PARTITION BY g ROWS 2]", *OF_TIME)
+OF_ROWS: tuple[str, ...] = ("[ROWS 4]", "[ROWS 9]", "[ROWS 6 SLIDE 2]")
+OF_TIME: tuple[str, ...] = ("[RANGE 7]", "[RANGE 3]", "[RANGE 10 SLIDE 4]", "[TUMBLE 5]", "[NOW]")
+WINDOWS: tuple[str, ...] = ("[ROWS 4]", "", "[PARTITION BY g ROWS 2]", *OF_TIME)
 DOUBLES = (None, 0.1, 0.2, 1e300, -1e300, float("inf"), 2.5, 1e-20)
 
 
@@ -45,7 +46,9 @@ class Twins:
 
     def __init__(self, dice: random.Random, path: Path) -> None:
         self.dice, self.path = dice, path
-        text, over = (dice.choice(TEXTS), WINDOWS) if dice.random() < 0.6 else (dice.choice(EXTREMES), OF_TIME)
+        text, over = (
+            (dice.choice(TEXTS), WINDOWS) if dice.random() < 0.6 else (dice.choice(EXTREMES), (*OF_TIME, *OF_ROWS))
+        )
         if "a + b" in text:  # which can fail, so that there are no groups over ROWS
             over = OF_TIME
         self.text = text.replace("{w}", dice.choice(over))
@@ -220,7 +223,9 @@ def test_a_sum_that_does_not_fit_stops_its_query_alone(grouping: str, shards: in
 @pytest.mark.parametrize(
     "text",
     [
-        "SELECT g, min(v) FROM S [ROWS 5] WHERE a > ? GROUP BY g",
+        "SELECT g, min(v) FROM S [PARTITION BY g ROWS 5] WHERE a > ? GROUP BY g",
+        "SELECT g, min(v) FROM S [ROWS 20000] WHERE a > ? GROUP BY g",
+        "SELECT g, min(v), sum(cast(v AS BIGINT)) FROM S [ROWS 5] WHERE a > ? GROUP BY g",
         "SELECT g, max(v) FROM S WHERE a > ? GROUP BY g",
         "SELECT count(DISTINCT v) FROM S [RANGE 5] WHERE a > ?",
         "SELECT 1 / count(*) FROM S [RANGE 5] WHERE a > ? GROUP BY g",

@@ -2,26 +2,39 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.queries.coming_and_going import STREAMS, TEXTS, answers, answers_so_far, feed
+from tests.queries.coming_to_groups import gather
 
 import millstream as ms
 from millstream.engine.admitter import Admitter
 from millstream.queries import sharing_choice
 
+# Where the process is killed: in the commit by which queries are rows of the group, while their past is run for them,
+# when the group has it, and when their own plans are to be forgotten.
+FAULTS = [
+    "segment-half-written:1",
+    pytest.param("catalog-renamed:1", marks=pytest.mark.slow),
+    pytest.param("manifest-half-written:1", marks=pytest.mark.slow),
+    "manifest-counts:1",
+    pytest.param("segment-half-written:4", marks=pytest.mark.slow),
+    pytest.param("changes-half-written:1", marks=pytest.mark.slow),
+    "change-counts:1",
+    pytest.param("changes-half-written:2", marks=pytest.mark.slow),
+    pytest.param("change-counts:2", marks=pytest.mark.slow),
+]
+
 
 @pytest.fixture(autouse=True)
 def few_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sharing_choice, "ENOUGH_TO_SHARE", 2)
-
-
-def gathered(db: ms.Database) -> int:
-    replanning = db._queries.replanning
-    return sum(replanning.gather(group) for group in [*db.engine.groups])
 
 
 @pytest.mark.parametrize("shards", [1, 3])
@@ -40,7 +53,7 @@ def test_they_come_between_epochs_with_the_same_answers(text: str, shards: int, 
         assert apart
         followed = apart[0].follow(timeout=0.01)
         before = [row for table in followed for row in table.to_pylist()]
-        assert gathered(db) == len(apart)
+        assert gather(db) == len(apart)
         assert {query.edge for query in own} == {others[-1].edge}
         assert "replan: moved since epoch" in apart[0].explain()
         feed(db, 30, 40)
@@ -77,7 +90,7 @@ def test_those_stay_whose_past_is_not_kept() -> None:
         for c in range(2, 6):
             db.register(TEXTS[0].format(c=c))
         feed(db, 30, 40)
-        assert gathered(db) == 0
+        assert gather(db) == 0
         assert all(query.number is None for query in own)
 
 
@@ -103,7 +116,7 @@ def test_what_fails_on_the_way_takes_nothing(step: str, tmp_path: Path, monkeypa
         with monkeypatch.context() as patching:
             patching.setattr(Admitter, step, full)
             with pytest.raises(OSError, match="no space"):
-                gathered(db)
+                gather(db)
         if step != "gather":
             assert db.query("own0").number is not None
         known = {query.name: answers_so_far(query) for query in db.queries()}
@@ -113,3 +126,32 @@ def test_what_fails_on_the_way_takes_nothing(step: str, tmp_path: Path, monkeypa
         db.execute("SET sharing = 'off'")
         for query in [*db.queries()]:
             assert answers(db.register(query.cql)) == answers(query)
+
+
+PROGRAM = """
+import sys
+from pathlib import Path
+from tests.queries.coming_to_groups import come_and_go_on
+come_and_go_on(Path(sys.argv[1]), sys.argv[2], sys.argv[3])
+"""
+
+
+def run(path: Path, text: str, fault: str = "") -> int:
+    arguments = [sys.executable, "-c", PROGRAM, str(path), text, fault]
+    return subprocess.run(arguments, check=False).returncode
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("text", [TEXTS[0], pytest.param(TEXTS[2], marks=pytest.mark.slow)])
+def test_a_process_that_is_killed_leaves_them_alone_or_in_the_group(text: str, fault: str, tmp_path: Path) -> None:
+    assert run(tmp_path / "db", text, fault) == -signal.SIGKILL
+    assert run(tmp_path / "db", text) == 0
+    with ms.connect(tmp_path / "db", engine="inprocess") as db:
+        queries = [*db.queries()]
+        assert [query.number is None for query in queries] == [query.name == "stays" for query in queries]
+        assert len(queries) == 7
+        assert len({query.number for query in queries}) == 7
+        assert db.engine.snapshot.results.keys() == {query.edge for query in queries}
+        known = {query.name: answers(query) for query in queries}
+        db.execute("SET sharing = 'off'")
+        assert {query.name: answers(db.register(query.cql)) for query in queries} == known

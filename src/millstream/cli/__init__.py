@@ -72,10 +72,13 @@ def bench(
     names: Annotated[list[str] | None, typer.Argument(help="Experiments; all of them if none is named.")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Small sizes, once: a few minutes.")] = False,
     trace: Annotated[Path | None, typer.Option(help="A directory of Zeek logs to use as network records.")] = None,
+    keep: Annotated[Path | None, typer.Option(help="A file of trials: what it has is not run again.")] = None,
+    minutes: Annotated[float | None, typer.Option(help="After so many no other trial is begun.")] = None,
 ) -> None:
     """Run the experiments of a source checkout's bench folder."""
     root = or_exit(_checkout, None)
     options = [*(["--quick"] if quick else []), *(["--trace", str(trace.absolute())] if trace else [])]
+    options += [*(["--keep", str(keep.absolute())] if keep else []), *(["--minutes", str(minutes)] if minutes else [])]
     # A process of its own, since Polars reads how many threads it may have when it is first imported.
     done = subprocess.run(
         [sys.executable, "-m", "bench.harness.runner", *(names or []), *options],

@@ -136,7 +136,7 @@ class ExpressionBinder:
         self.clause = clause
         self.aggregates = aggregates
         self.aliases = aliases or {}  # what names of the select list stand for, where they go before those of FROM
-        self.fallbacks = fallbacks or {}  # the same, where those of FROM go before
+        self.fallbacks = fallbacks or {}  # the same, where only those of FROM go before
         self.windows = windows  # those that have names, where OVER may stand
         self._inside_aggregate = False
         self._arguments: ExpressionBinder | None = None  # binds those of aggregates that go with OVER
@@ -266,12 +266,10 @@ class ExpressionBinder:
         if not node.table and not self._inside_aggregate and node.name.lower() in self.aliases:
             return self.aliases[node.name.lower()]
         place = place_of(node, self.binder.text)
-        if node.table or self._inside_aggregate or node.name.lower() not in self.fallbacks:
-            return self.scope.resolve(node.table or None, node.name, place)
-        try:
-            return self.scope.resolve(None, node.name, place)
-        except NameError:
-            return self.fallbacks[node.name.lower()]
+        known = None if node.table or self._inside_aggregate else self.fallbacks.get(node.name.lower())
+        if known is not None and not self.scope.has(node.name, place):
+            return known
+        return self.scope.resolve(node.table or None, node.name, place)
 
     def _bytes(self, node: exp.HexString) -> Expression:
         digits = node.name if len(node.name) % 2 == 0 else f"0{node.name}"

@@ -156,6 +156,10 @@ class Scope:
             self.outer.append(value)
         return OuterColumn(value.type, self.outer.index(value), name)
 
+    def has(self, name: str, place: Place) -> bool:
+        """Whether a column of FROM has a name: those of the query around come after the names of the select list."""
+        return self._find(None, name, place) is not None
+
     def _find(self, table: str | None, name: str, place: Place) -> Expression | None:
         sources = [source for source in self.sources if table is None or _same(source.name, table)]
 

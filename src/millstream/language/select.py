@@ -184,12 +184,8 @@ class SelectBinder:
                 raise BindError(f"GROUP BY {key.name}: the select list has no such column", place=self._place(key))
             bound = block.select[int(key.name) - 1]
         elif isinstance(key, exp.Column) and not key.table:
-            try:
-                bound = ExpressionBinder(self._binder, self._scope, "GROUP BY").bind(key)
-            except NameError:
-                names = [name.lower() for name in block.names]
-                if names.count(key.name.lower()) != 1:
-                    raise
+            names = [name.lower() for name in block.names]
+            if names.count(key.name.lower()) == 1 and not self._scope.has(key.name, self._place(key)):
                 bound = block.select[names.index(key.name.lower())]
         if bound is None:
             bound = ExpressionBinder(self._binder, self._scope, "GROUP BY").bind(key)

@@ -6,6 +6,10 @@ P sums as A does, exactly, by the cell beside the keys. What A makes of sums is 
 is in, when it is asked. It pays since a row is in one cell, however many queries want it. Sums are linear: so a query
 that comes late brings the sums of its past in cells of its own, and one that is gone is not asked for any more.
 
+Extremes are no sums, but how often a value is there is one. So where rows are taken back, perhaps in another cell than
+they came in, the values of which there are extremes are keys of P as well: those that come to more than no copies in
+the cells of a query are there for it. That is for windows that hold few rows.
+
 A query fails as rows come, whoever asks: where its sums do not fit into their type, which is looked at as they are made
 (CheckedSums). What else can fail is not left for those who ask.
 """
@@ -24,6 +28,7 @@ from millstream.kernel.scalar.evaluate import can_fail
 from millstream.kernel.scalar.expressions import Column, Expression, Parameter, Reported, map_columns
 from millstream.kernel.sharing.cells import CELL
 from millstream.kernel.sharing.query_windows import SizedWindow
+from millstream.kernel.windows.time import Rows
 from millstream.plan import nodes as lo
 from millstream.plan import physical as ph
 from millstream.plan.analysis.patterns import Pattern, pattern_of
@@ -31,6 +36,7 @@ from millstream.types import BIGINT, Field, Schema
 
 CELLS = "_cells"  # the source of what is done when a query is asked: totals of its cells, the query's place in front
 _SUMS = {"count", "sum", "avg", *BOOLEANS, *VARIANCES}
+_FEW = 1 << 14  # rows of a window of which the values are kept for extremes
 _FUNCTION = {kind: name for name, kind in PARTIAL_SUMS.items()}
 
 
@@ -52,11 +58,14 @@ def can_be_summed_in_cells(
     core: lo.Node, columns: Sequence[Expression], above: Sequence[lo.Node], *, retracting: bool
 ) -> bool:
     """Whether the operators on the rows of queries begin with an aggregate of sums, or of extremes of rows that leave
-    by themselves, and none of them can fail but by sums that do not fit. With `retracting` windows take rows back."""
+    by themselves or are few, and none of them can fail but by sums that do not fit. With `retracting` windows take rows
+    back."""
     if not above or not isinstance(above[0], lo.Aggregate):
         return False
-    leaving = not retracting and _leave_by_themselves(core)
-    if not all(_is_sum(call) or (leaving and _is_extreme(call)) for call in above[0].calls):
+    leaving, calls = not retracting and _leave_by_themselves(core), above[0].calls
+    if not all(_is_sum(call) or _is_extreme(call) for call in calls):
+        return False
+    if not leaving and any(map(_is_extreme, calls)) and (not _is_small(core) or any(c.gives_error for c in calls)):
         return False
     if not all(isinstance(node, lo.Filter | lo.Project | lo.Distinct) for node in above[1:]):
         return False
@@ -73,6 +82,14 @@ def _leave_by_themselves(core: lo.Node) -> bool:
         or (isinstance(node, lo.Join) and node.join == "inner")
         for node in core.walk()
     )
+
+
+def _is_small(core: lo.Node) -> bool:
+    """Whether no more than some rows are there at a time: a window has so many, whatever the values are."""
+    while isinstance(core, lo.Filter | lo.Project):
+        core = core.input
+    window = core.window if isinstance(core, lo.Window) and isinstance(core.input, lo.StreamScan) else None
+    return isinstance(window, Rows) and not window.partition and window.rows + window.slide <= _FEW
 
 
 def _is_total(expression: Expression) -> TypeGuard[Reported]:
@@ -102,21 +119,29 @@ def summed_in_cells(
     read = list(dict.fromkeys([*over, *(e for e in needed if e is not None)]))
     selected = ph.CellSelection(rows.input, rows.group, tuple(read), tuple(map(str, read)), rows.shapes, window)
     places = {e: _column(selected.schema, len(CELL) + index) for index, e in enumerate(read)}
-    keys = (*(_column(selected.schema, index) for index in range(len(CELL))), *(places[e] for e in over))
+    asked = [*zip(node.calls, needed, strict=True)]
+    extremes = [e for call, e in asked if e is not None and _is_extreme(call)]
+    counted = [] if _leave_by_themselves(rows.input) else list(dict.fromkeys(extremes))
+    by = [*over, *(e for e in counted if e not in over)]
+    keys = (*(_column(selected.schema, index) for index in range(len(CELL))), *(places[e] for e in by))
 
-    totals = list(dict.fromkeys((_COPIES, *_parts(node.calls, needed, places))))
+    summed = [(call, e) for call, e in asked if not (counted and _is_extreme(call))]
+    totals = list(dict.fromkeys((_COPIES, *_parts(summed, places))))
     plan = lo.Aggregate(selected, keys, tuple(totals))
     source = ph.MatchScan(CELLS, (ph.QUERY, *plan.schema[len(CELL) :]), retracting=True)
 
     # Calls are over the rows of totals, and behind these over the arguments as they were.
-    first = 1 + len(over)
+    first = 1 + len(by)
     arguments = list(dict.fromkeys(e for e in needed if e is not None))
     described = (*source.schema, *(Field(str(e), e.type) for e in arguments))
     calls: list[lo.AggregateCall] = []
     sums: dict[Accumulator, int] = {COPIES: first + totals.index(_COPIES)}
-    for call, argument in zip(node.calls, needed, strict=True):
+    for call, argument in asked:
         if argument is None:
             calls.append(call)
+            continue
+        if counted and _is_extreme(call):
+            calls.append(replace(call, argument=_column(described, 1 + by.index(argument))))
             continue
         if _is_extreme(call):
             part = first + totals.index(replace(call, argument=places[argument]))
@@ -127,7 +152,9 @@ def summed_in_cells(
         for total in accumulators_of(KernelCall(call.function, at, False, call.type), described):
             sums[total] = first + totals.index(_part(total, argument, places))
     columns_of = tuple((total.kind, total.argument, column) for total, column in sums.items())
-    combined = ph.Combined(source, first, described[len(source.schema) :], tuple(calls), columns_of, not node.keys)
+    described = described[len(source.schema) :]
+    copies = first if counted else None
+    combined = ph.Combined(source, 1 + len(over), described, tuple(calls), columns_of, not node.keys, copies)
     return CellSums(plan, combined)
 
 
@@ -135,10 +162,10 @@ _COPIES = lo.AggregateCall("count", None, False, BIGINT)
 
 
 def _parts(
-    calls: Sequence[lo.AggregateCall], needed: Sequence[Expression | None], places: Mapping[Expression, Column]
+    asked: Sequence[tuple[lo.AggregateCall, Expression | None]], places: Mapping[Expression, Column]
 ) -> Iterator[lo.AggregateCall]:
     """What is aggregated by cell for calls over some arguments."""
-    for call, argument in zip(calls, needed, strict=True):
+    for call, argument in asked:
         if argument is not None and _is_extreme(call):
             yield replace(call, argument=places[argument])
         elif argument is not None:

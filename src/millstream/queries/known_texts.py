@@ -209,6 +209,8 @@ class KnownTexts:
         self._seen: set[int] = set()  # hashes of texts that were seen once
         self._tried: dict[tuple[str, ...], int] = {}  # how often texts were tried to be learned
         self._under: object = None  # what names meant when they were learned
+        # A text that is to be learned when another one comes, if names mean the same then.
+        self._last: tuple[str, Planned, object] | None = None
 
     def find(self, text: str) -> Iterator[Recognised]:
         """What a text may be bound to: the groups that it could be in are different ones."""
@@ -217,6 +219,10 @@ class KnownTexts:
             self._conditions.clear()
             self._tried.clear()
             self._under = self.planner.session.declared.meaning
+        if self._last is not None:
+            (last, planned, under), self._last = self._last, None
+            if under is self._under:
+                self.learn_comparisons(last, planned)
         compared = self._by_comparisons(text)
         if compared is not None:
             yield compared
@@ -247,6 +253,10 @@ class KnownTexts:
         if len(self._seen) >= _SEEN:
             self._seen.clear()
         self._seen.add(hash(found.tokens))
+
+    def learn_with_next(self, text: str, planned: Planned) -> None:
+        """Have the comparisons of a text learned when another one comes, if there ever is one."""
+        self._last = text, planned, self.planner.session.declared.meaning
 
     def learn_comparisons(self, text: str, planned: Planned, found: Masked | None = None) -> bool:
         """Where nothing can fail: there conditions are changed by no rule. Those of joins are moved to their inputs."""

@@ -23,7 +23,7 @@ from millstream.engine.query_tables import NAME
 from millstream.errors import Place
 from millstream.language import statements as st
 from millstream.language.statement_parser import check_text, parse, parse_query
-from millstream.plan.grouping import has_many_constants, shape_of, splits
+from millstream.plan.grouping import has_many_constants, shape_of
 from millstream.plan.lowering.matches import is_fragile
 from millstream.queries.known_texts import KnownTexts, Recognised
 from millstream.queries.modes import Modes, kept_windows, options_of, steps_of
@@ -226,9 +226,10 @@ class Registration:
         planned, settings = new.planned, new.planned.planner.settings
         statistics = statistics_of(planned.statistics)
         found = [*self._choice.memberships(planned.bound, planned.planner, statistics, recorded=new.recorded)]
-        if new.entry is None:
+        is_first, chosen = self._choice.is_first(settings), None
+        if new.entry is None and not is_first:
             self._choice.note_sizes(found)
-        chosen = self._choice.chosen(found, settings, new.past) if new.entry is None else None
+            chosen = self._choice.chosen(found, settings, new.past)
         if chosen is not None:
             self._gather(chosen.group, planned.planner)
             template = self._templates.declared(planned, chosen.group, chosen.shape, new.text)
@@ -236,9 +237,12 @@ class Registration:
         # Where others may come to share it, its past waits: it would be run again with theirs.
         may_be_shared = self._choice.may_be_shared(found) and not is_fragile(planned.bound.plan)
         query = self._with_own_plan(new, reason, put_off=may_be_shared)
-        self._choice.note_own_plan(new.name, {each.group: each.wanted for each in found})
+        if is_first:
+            self._choice.note_first(new.name, found, is_new=new.entry is None)
+        else:
+            self._choice.note_own_plan(new.name, {each.group: each.wanted for each in found})
         if may_be_shared and new.entry is None and planned.planner is self._planner:
-            self._texts["eager"].learn_comparisons(new.text, planned)  # a second one need not be planned
+            self._texts["eager"].learn_with_next(new.text, planned)  # which need not be planned then
         return query
 
     def _enlisted(self, new: Candidate, template: GroupTemplate, values: tuple[object, ...]) -> Query:
@@ -438,7 +442,7 @@ class Registration:
 
     def _moves(self, query: Query, entry: Entry, group: Group, planner: Planner, number: int) -> list[_Move]:
         session, bound = self._session, query.bound
-        alike = [found for found in splits(bound.plan) if found.skeleton == group.split.skeleton]
+        alike = [found for found in self._choice.splits(bound.plan) if found.skeleton == group.split.skeleton]
         if not alike:
             return []  # another one of that name, which could not be registered, was noted
         shape, values = shape_of(alike[0])

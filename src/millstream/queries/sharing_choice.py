@@ -5,8 +5,9 @@ A group is one plan for all queries that differ only in what they select.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property, partial
 
 import polars as pl
 
@@ -15,6 +16,7 @@ from millstream.engine.groups.group import Group
 from millstream.engine.groups.new_rows import NewRows
 from millstream.engine.past import Past
 from millstream.kernel.batch import value_column
+from millstream.kernel.sharing.identity import Recent
 from millstream.language.binder import BoundQuery
 from millstream.plan import nodes as lo
 from millstream.plan.cost import SourceStatistics, selectivity
@@ -35,6 +37,7 @@ ENOUGH_SIZES = 8
 WORTH_ONE_JOIN = 0.5
 # So many queries that ask for the same value may become rows of their own before bits are cheaper.
 MOST_PER_VALUE = 32
+_SPLITS = 64  # plans whose splits are remembered
 
 
 @dataclass(frozen=True)
@@ -48,13 +51,18 @@ class WantedRows:
 
 @dataclass(frozen=True, eq=False)
 class Membership:
-    """A group that a query could be in: as which row, and the part of the rows of the core that it wants."""
+    """A group that a query could be in: as which row, and the part of the rows of the core that it wants. The plan of a
+    group is made when somebody asks for it."""
 
     split: Split
     shape: Shape
     values: tuple[object, ...]
-    group: Group
+    find: Callable[[], Group]
     part: float
+
+    @cached_property
+    def group(self) -> Group:
+        return self.find()
 
     @property
     def wanted(self) -> WantedRows:
@@ -69,7 +77,9 @@ class SharingChoice:
         # Queries with plans of their own, by the group they could be in: the part of its rows that each wants.
         self._own_plans: dict[str, dict[str, WantedRows]] = {}
         self._could_be_in: dict[str, tuple[str, ...]] = {}  # by query: those groups
+        self._first: tuple[str, list[Membership], bool] | None = None  # a query of which that is not known yet
         self._apart: dict[str, str] = {}  # queries that came before a group and kept their plans: the group
+        self._splits = Recent[tuple[lo.Node, list[Split]]](_SPLITS, lambda _: 1)  # by the identity of plans
         self._values: dict[tuple[str, str], set[object]] = {}  # by group and shape: the values of keys
         # By group whose queries may have windows of any sizes: those that were asked for.
         self._sizes: dict[str, set[tuple[object, ...]]] = {}
@@ -112,12 +122,17 @@ class SharingChoice:
         in a group before."""
         if planner.settings.sharing == "off" or (not recorded and has_many_constants(bound.plan)):
             return
-        for found in splits(bound.plan):
+        for found in self.splits(bound.plan):
             if found.window is not None and planner.options.strategy != "upa":
                 continue  # windows say themselves when their rows go
             shape, values = shape_of(found)
-            group = self.group(found, shape, planner.options)
-            yield Membership(found, shape, values, group, wanted_part(found, statistics))
+            find = partial(self.group, found, shape, planner.options)
+            yield Membership(found, shape, values, find, wanted_part(found, statistics))
+
+    def splits(self, plan: lo.Node) -> list[Split]:
+        """The ways in which a plan can be split: a query that has come with a plan of its own is often asked for them
+        again, when the next one comes."""
+        return self._splits.get(id(plan), lambda: (plan, splits(plan)), lambda held: held[0] is plan)[1]
 
     def chosen(self, memberships: list[Membership], settings: Settings, past: Past | None = None) -> Membership | None:
         """The group that a query should come to, if there is one: one that there is, or that is worth to be begun."""
@@ -135,6 +150,22 @@ class SharingChoice:
             return False
         return self.is_to_share(membership.group, settings, membership.wanted)
 
+    def is_first(self, settings: Settings) -> bool:
+        """Whether there is nothing yet that a query could share, or could come to share with others."""
+        known = self._own_plans or self._first is not None or any(True for _ in self._engine.groups)
+        return settings.sharing == "auto" and not known
+
+    def note_first(self, name: str, memberships: list[Membership], *, is_new: bool) -> None:
+        """The first query has a plan of its own. Which groups it could be in is found out when there is another one."""
+        self._first = name, memberships, is_new
+
+    def _know_first(self) -> None:
+        if self._first is not None:
+            (name, memberships, is_new), self._first = self._first, None
+            if is_new:
+                self.note_sizes(memberships)
+            self.note_own_plan(name, {each.group: each.wanted for each in memberships})
+
     def note_sizes(self, memberships: list[Membership]) -> None:
         """A query comes that could be in groups whose queries may have windows of any sizes."""
         for each in memberships:
@@ -147,6 +178,7 @@ class SharingChoice:
     def is_to_share(self, group: Group, settings: Settings, wanted: WantedRows) -> bool:
         """Whether a query should come to a group, given what it wants of the rows of the core. Those that want the same
         have one plan without a group, too."""
+        self._know_first()
         if settings.sharing == "on" or group.edge in self._engine.groups:
             return True
         others = {*self._own_plans.get(group.identity, {}).values()} - {wanted}
@@ -160,13 +192,14 @@ class SharingChoice:
     def is_to_begin(self, group: Group, settings: Settings, wanted: WantedRows) -> bool:
         """Whether a further query should come to a group that is not there yet, and to no other before it: one that
         differs in constants of its condition only from all that could be in the group."""
+        self._know_first()
         others = [self._could_be_in[name] for name in self._own_plans.get(group.edge, ())]
         is_first = bool(others) and all(edges[0] == group.edge for edges in others)
         return is_first and self.is_to_share(group, settings, wanted)
 
     def may_be_shared(self, memberships: list[Membership]) -> bool:
         """Whether a second query would be enough for a query to come to a group."""
-        cores = [each.group.split.core for each in memberships if each.split.window is None]
+        cores = [each.split.core for each in memberships if each.split.window is None]
         return any(len(sources(core)) > 1 and has_lineage(core) for core in cores)
 
     def differs_by_its_past(self, group: Group, past: Past) -> bool:
@@ -185,6 +218,7 @@ class SharingChoice:
 
     def note_own_plan(self, name: str, groups: Mapping[Group, WantedRows]) -> None:
         """A query has a plan of its own that could be in groups, of whose rows it wants a part."""
+        self._know_first()
         self.forget(name)
         for group, wanted in groups.items():
             self._own_plans.setdefault(group.identity, {})[name.lower()] = wanted
@@ -192,6 +226,7 @@ class SharingChoice:
 
     def own_plans(self, group: Group) -> list[str]:
         """The queries that could be in a group."""
+        self._know_first()
         return [*self._own_plans.get(group.identity, ())]
 
     def stays_apart(self, name: str, group: Group) -> None:
@@ -201,6 +236,8 @@ class SharingChoice:
 
     def apart_from(self) -> dict[str, list[str]]:
         """By groups that are there the queries that could be in them, and have their own plans."""
+        if any(True for _ in self._engine.groups):
+            self._know_first()
         groups = self._engine.groups
         found = {group: [*names] for group, names in self._own_plans.items() if groups.get(group) is not None}
         for name, identity in self._apart.items():
@@ -209,6 +246,8 @@ class SharingChoice:
 
     def forget(self, name: str) -> None:
         """A query is gone, or has come to a group."""
+        if self._first is not None and self._first[0].lower() == name.lower():
+            self._first = None
         self._apart.pop(name.lower(), None)
         for edge in self._could_be_in.pop(name.lower(), ()):
             others = self._own_plans[edge]

@@ -21,9 +21,20 @@ from millstream.kernel.aggregation.aggregate_calls import AggregateCall
 from millstream.kernel.aggregation.exact_sum import Limbs, concatenated, grouped, normalized, zeros
 from millstream.kernel.aggregation.extremes import best_of_groups, order_of
 from millstream.kernel.batch import END, INF, START, WEIGHT, Batch, value_column
-from millstream.kernel.columns import are_equal, constant, frame_of, joined, nulls, one_zero, only, taken
+from millstream.kernel.columns import (
+    are_equal,
+    constant,
+    frame_of,
+    joined,
+    nulls,
+    one_zero,
+    only,
+    stacked,
+    taken,
+    with_columns,
+)
 from millstream.kernel.keys import Positions, first_of_equal, key_codes
-from millstream.kernel.operator import State
+from millstream.kernel.operator import Progress, State
 from millstream.types import INT, SMALLINT, TINYINT, Schema, to_polars
 
 _SIDE_BY_SIDE = 1 << 20  # sums for which there is room, though some are of nothing
@@ -62,7 +73,8 @@ class CombinedAggregate(Aggregate):
 
     `arguments` follow these in what the calls refer to, but for calls of extremes, which refer to those; `sums` has the
     column with each total that is needed. With `always` there is a row of a group wherever its key is, though no part
-    has copies.
+    has copies. Where a column has the `copies` of values, extremes are of those that come to more than none: they may
+    have come in one part, and have been taken back in another.
 
     >>> rows = integers("k", "copies", "sum")
     >>> calls = AggregateCall("count", None, False, BIGINT), AggregateCall("sum", 3, False, BIGINT)
@@ -82,9 +94,11 @@ class CombinedAggregate(Aggregate):
         sums: Mapping[Accumulator, int],
         *,
         always: bool = False,
+        copies: int | None = None,
     ) -> None:
         super().__init__((*rows, *arguments), tuple(range(keys)), calls)
         self.always = always
+        self.copies = None if copies is None else value_column(copies)
         self._partial = rows
         self.plan.summed = tuple(replace(total, summed=sums[total]) for total in self.plan.summed)
         self.extremes = {place: calls[place].argument or 0 for place in self.plan.extremes}
@@ -96,6 +110,27 @@ class CombinedAggregate(Aggregate):
         """Its rows are totals already."""
         return None
 
+    def step(self, inputs: Sequence[Batch], state: State, progress: Progress) -> tuple[Batch, State]:
+        (batch,) = inputs
+        return super().step([batch if self.copies is None else self._with_copies(batch)], state, progress)
+
+    def _with_copies(self, batch: Batch) -> Batch:
+        """Each row once, with totals and without values for extremes; and once with these, in as many copies as it
+        says, and without totals."""
+        values = [value_column(place) for place in self.extremes.values() if place not in self.keys]
+        totals = [value_column(place) for place in range(len(self._partial)) if place not in self.keys]
+        weight = self._copies_of(batch)
+        kinds = batch.schema
+        plain = with_columns(batch, *(nulls(name, kinds[name], batch.height) for name in values))
+        rest = (nulls(name, kinds[name], batch.height) for name in totals if name not in values)
+        counted = with_columns(batch, *rest, pl.Series(WEIGHT, weight))
+        return stacked([plain, only(counted, weight != 0)])
+
+    def _copies_of(self, rows: Batch) -> Int64s:
+        """In how many copies the values of rows are there."""
+        weight: Int64s = rows.get_column(WEIGHT).to_numpy()
+        return weight if self.copies is None else weight * rows.get_column(self.copies).fill_null(0).to_numpy()
+
     def parts_of(self, rows: Batch) -> PartialTotals:
         """Rows as they are put together again and again, for one query after the other."""
         extremes = (rows.get_column(value_column(column)) for column in self.extremes.values())
@@ -104,8 +139,8 @@ class CombinedAggregate(Aggregate):
             for column in extremes
             if column.dtype.is_signed_integer() and not column.null_count()
         }
-        weight = rows.get_column(WEIGHT).to_numpy()
-        return PartialTotals(rows, self._codes(rows, self.groups.inputs[1:]), self._contributions(rows), weight, whole)
+        codes, totals = self._codes(rows, self.groups.inputs[1:]), self._contributions(rows)
+        return PartialTotals(rows, codes, totals, self._copies_of(rows), whole)
 
     def at(self, parts: Sequence[tuple[PartialTotals, Positions]], query: int, instant: int) -> Batch:
         """What a step makes for a query of some rows that all hold at an instant, which is the only one asked for:
@@ -235,7 +270,7 @@ class CombinedAggregate(Aggregate):
 
 @dataclass(frozen=True, eq=False)
 class PartialTotals:
-    """Rows with totals of parts of groups: codes of their keys, what each row adds to each total, its weight, and
+    """Rows with totals of parts of groups: codes of their keys, what each row adds to each total, its copies, and
     extremes as arrays, by column, where they are whole numbers without NULL."""
 
     rows: Batch

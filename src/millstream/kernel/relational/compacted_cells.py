@@ -19,7 +19,7 @@ import numpy.typing as npt
 import polars as pl
 
 from millstream.kernel.aggregation import accumulators
-from millstream.kernel.aggregation.accumulators import Totals
+from millstream.kernel.aggregation.accumulators import COPIES, Totals
 from millstream.kernel.aggregation.aggregate_calls import AggregateCall
 from millstream.kernel.aggregation.combined import CellAggregate, are_some
 from millstream.kernel.aggregation.exact_sum import grouped
@@ -78,6 +78,7 @@ class CompactedCellAggregate(CellAggregate):
         records = self.groups.all_records(after)
         table = state.get(QUERIES, ())
         queries = np.unique(np.concatenate([np.zeros(0, np.int64), *(numbers(rows, QUERY) for rows in table)]))
+        records, output, after = self._without_nothing(records, queries, output, after, progress.low)
         key, heads = self._keys_of(records)
         if records.height > FAR_MORE * max(len(queries) * len(heads), _FEW):
             before, records = records, self._compacted(records, queries, key, heads, progress.low)
@@ -86,6 +87,34 @@ class CompactedCellAggregate(CellAggregate):
                 [output, self._shown(before, progress.low, -1), self._shown(records, progress.low, 1)], output
             )
         return output, {**after, COUNTED: (pl.DataFrame({COUNTED: [records.height]}),)}
+
+    def _without_nothing(
+        self, records: pl.DataFrame, queries: Int64s, output: Batch, after: State, low: int
+    ) -> tuple[pl.DataFrame, Batch, State]:
+        """Without the records of keys of which rows were taken back in other cells than they came in, where that comes
+        to nothing for each query."""
+        key, heads = self._keys_of(records)
+        suspect = np.zeros(len(heads), np.bool_)
+        suspect[key[self._copies(records) < 0]] = True
+        suspect[key[records.get_column(UNTIL).to_numpy() > low]] = False
+        chosen = np.flatnonzero(suspect[key])
+        if not chosen.size:
+            return records, output, after
+        for _, places, _ in self._own_totals(take(records, chosen), queries, key[chosen], len(heads)):
+            suspect[places] = False
+        nothing = suspect[key]
+        if not nothing.any():
+            return records, output, after
+        kept = only(records, ~nothing)
+        gone = self._shown(only(records, nothing), low, -1)
+        return kept, concat([output, gone], output), {**after, **self.groups.rebuilt(kept, after)}
+
+    def _copies(self, records: pl.DataFrame) -> Int64s:
+        """How many rows each record stands for, where that is known."""
+        totals = accumulators.from_columns(records, self.plan.summed)
+        if COPIES not in totals:
+            return np.zeros(records.height, np.int64)
+        return accumulators.integers(totals[COPIES], "copies")
 
     def _keys_of(self, records: pl.DataFrame) -> tuple[Int64s, Int64s]:
         """The place of the key of each record, and a record of each."""

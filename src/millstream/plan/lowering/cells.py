@@ -24,9 +24,8 @@ def combining(node: ph.Combined) -> CombinedAggregate:
     rows = node.input.schema
     columns = [Column(f.type, index, f.name) for index, f in enumerate((*rows, *node.arguments))]
     sums = {Accumulator(kind, argument): column for kind, argument, column in node.sums}
-    return CombinedAggregate(
-        rows, node.keys, node.arguments, kernel_calls(node.calls, columns), sums, always=node.always
-    )
+    calls = kernel_calls(node.calls, columns)
+    return CombinedAggregate(rows, node.keys, node.arguments, calls, sums, always=node.always, copies=node.copies)
 
 
 def summing(

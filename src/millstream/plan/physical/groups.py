@@ -153,7 +153,8 @@ class Combined(Unary):
     """The aggregate of groups of which parts were aggregated: rows of `keys` columns, then of totals and extremes.
 
     Calls of extremes are over the columns of these rows, others over the `arguments` behind them. `sums` says, by kind
-    and argument of a total, which column has it. With `always` a group has a row wherever its key is.
+    and argument of a total, which column has it. With `always` a group has a row wherever its key is. Where a
+    column has `copies`, extremes are of as many of their values.
     """
 
     keys: int
@@ -161,6 +162,7 @@ class Combined(Unary):
     calls: tuple[AggregateCall, ...]
     sums: tuple[tuple[str, int | None, int], ...]
     always: bool
+    copies: int | None = field(default=None, metadata={"fingerprint": "where given"})
 
     @property
     def schema(self) -> Schema:
