@@ -316,3 +316,20 @@ def test_a_file_that_goes_before_it_is_read_is_missed_aloud(
     shutil.move(tmp_path / "kept", tmp_path / "in" / f"0.{kind}")
     db.run()
     assert counts(db, "s")["arrived"] == 2
+
+
+def test_a_directory_that_cannot_be_written(session: SparkSession, disk: Path, tmp_path: Path) -> None:
+    """It is not opened, nothing of it is changed, and once it can be written its sources go on where they were."""
+    put(tmp_path / "in", "a", [(1, 1)])
+    with ms.connect(disk / "db", spark=session) as db:
+        db.execute(STREAM.format("s", "", tmp_path / "in"))
+        db.run()
+    put(tmp_path / "in", "b", [(2, 2)])
+    subprocess.run(["mount", "-o", "remount,ro", disk], check=True)
+    with pytest.raises(ms.StateError, match=r"cannot be a database: Read-only file system") as error:
+        ms.connect(disk / "db", spark=session)
+    assert "must be one that can be written" in str(error.value)
+    subprocess.run(["mount", "-o", "remount,rw", disk], check=True)
+    with ms.connect(disk / "db", spark=session) as db:
+        db.run()
+        assert db.stats()["streams"]["s"]["arrived"] == 2

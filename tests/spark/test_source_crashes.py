@@ -93,7 +93,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     "faults",
     [
-        ["epoch-started:2", "epoch-run:2", "manifest-written:4", "manifest-linked:4"],
+        ["epoch-started:2", "epoch-run:2", "changes-written:4", "change-counts:4"],
         ["sink-written:3", "sink-written:2", "amid a file", "amid a callable"],
     ],
     ids=["sources", "sinks"],

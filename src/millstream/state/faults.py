@@ -17,6 +17,7 @@ POINTS = (
     "history-written",
     "segment-half-written",
     "segment-written",
+    "files-merged",
     "epoch-run",
     "tail-synced",
     "catalog-half-written",

@@ -20,6 +20,7 @@ from millstream.kernel.lazy.tree_segments import TreeShape
 from millstream.kernel.sharing.lineage import of_equal_width
 from millstream.kernel.stepping import note_step
 from millstream.kernel.storage.coalescing import current
+from millstream.state.faults import reach
 from millstream.state.pool import Pool
 from millstream.state.snapshot import HistoryFile, Names
 from millstream.state.store import Store, Writer
@@ -149,12 +150,15 @@ def perform(merge: Merge, store: Store, writer: Writer, epoch: int) -> Merge | N
                 return None
             rows = pl.concat([read_history(store, file, merge.schema) for file in merge.files], rechunk=True)
             made = write_history(store, merge.source, merge.period_length, epoch, rows, merge.schema, apart=True)
+            reach("files-merged")
             return replace(merge, made=(made,))
     with store.pool.merge(_COPIES * sum(map(store.size, merge.names))) as fits:
         if not fits:
             return None
         kept = _merged([store.read_once(name) for name in merge.names], merge.first, merge.tree)
-        return replace(merge, made=(writer.write_packed(kept),) if kept.height else ())
+        results = (writer.write_packed(kept),) if kept.height else ()
+        reach("files-merged")
+        return replace(merge, made=results)
 
 
 def _merged(segments: Sequence[pl.DataFrame], first: int, tree: TreeShape | None) -> pl.DataFrame:
