@@ -103,7 +103,7 @@ def test_it_holds_after_opening_again(tmp_path: Path, mode: str) -> None:
 
 def test_changes_beyond_what_is_final_are_refused(db: ms.Database) -> None:
     query = db.register("SELECT a FROM S [RANGE 5]")
-    with pytest.raises(ms.TimeError, match=r"(?s)changes of .* since 3 are not final.*nothing is final.*waits for s"):
+    with pytest.raises(ms.TimeError, match=r"(?s)changes of .* since 3 are not final.*nothing is final.*waits for S"):
         query.changes(since=3)
     db.insert("S", [(1, 1), (2, 4)])
     assert query.final == 3
