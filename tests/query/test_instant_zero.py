@@ -108,7 +108,7 @@ def test_changes_beyond_what_is_final_are_refused(db: ms.Database) -> None:
     db.insert("S", [(1, 1), (2, 4)])
     assert query.final == 3
     assert query.changes(since=3).num_rows == 0  # as one who has seen everything asks
-    with pytest.raises(ms.TimeError, match=r"(?s)final is 3.*ADVANCE s TO 4"):
+    with pytest.raises(ms.TimeError, match=r"(?s)final is 3.*ADVANCE S TO 4"):
         query.changes(since=4)
     # Followers may wait for what is to come.
     assert list(query.follow(since=10, timeout=0.01)) == []
