@@ -432,15 +432,13 @@ class Registration:
             self._choice.forget(move.query.name)
 
     def _has_seen_nothing(self, query: Query, entry: Entry, planner: Planner) -> bool:
-        if query.error is not None:
-            return False  # it reads nothing any more, whatever it has seen
         as_now = _is_planned_by(planner, entry) and _is_kept(query)
         if self._engine.backfills.is_put_off(query.edge):
-            return as_now and query.past == WHOLE
+            return as_now and query.past == WHOLE  # to ask whether it has failed would run the past
+        if not as_now or query.error is not None:
+            return False  # one that has failed reads nothing any more, whatever it has seen
         history = self._engine.snapshot.history
-        return (
-            as_now and not query.is_filling and not any(history.get(source) for source in query.materialization.inputs)
-        )
+        return not query.is_filling and not any(history.get(source) for source in query.materialization.inputs)
 
     def _moves(self, query: Query, entry: Entry, group: Group, planner: Planner, number: int) -> list[_Move]:
         session, bound = self._session, query.bound
