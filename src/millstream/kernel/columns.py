@@ -62,7 +62,9 @@ def taken(columns: Sequence[pl.Series], places: Positions | pl.Series) -> list[p
 
 
 def positions(*places: Positions) -> list[pl.Series]:
-    """Places as `taken` has them: those of several frames are one series, of which each has a slice."""
+    """Places as `taken` has them: few of several frames are one series, of which each has a slice."""
+    if not is_small(*map(len, places)):
+        return [pl.Series(each.astype(np.uint32)) for each in places]
     bounds = [0, *accumulate(map(len, places))]
     together = pl.Series(np.concatenate(places).astype(np.uint32))
     return [together.slice(first, past - first) for first, past in pairwise(bounds)]

@@ -17,6 +17,7 @@ from tests.kernel.sharing.conditions import SCHEMA, Template, bag, batches, quer
 from millstream.kernel.batch import END, START, WEIGHT, Batch, value_columns
 from millstream.kernel.joins import pairwise
 from millstream.kernel.joins.pairwise import InnerJoin
+from millstream.kernel.keys import KEY
 from millstream.kernel.multiway.stem_join import StemJoin
 from millstream.kernel.operator import Horizons, Operator, Progress, State
 from millstream.kernel.scalar.expressions import Column, Parameter
@@ -25,8 +26,10 @@ from millstream.kernel.sharing import input_lineage, signature_classes
 from millstream.kernel.sharing.grouped_selection import GroupedSelection
 from millstream.kernel.sharing.input_lineage import InputSelections
 from millstream.kernel.sharing.keyed_selection import KeyedSelection
+from millstream.kernel.sharing.known_lineage import known_lineage
 from millstream.kernel.sharing.lineage import wanted_by
 from millstream.kernel.sharing.parameters import QUERIES, QUERY, SHAPE
+from millstream.kernel.sharing.signature_classes import SIGNATURE
 from millstream.types import BIGINT, Field
 
 INTERVAL = [START, END, WEIGHT]
@@ -222,8 +225,37 @@ def test_of_rows_with_many_partners_only_pairs_that_are_wanted_are_looked_at(
         of_few, of_many = (selection.step([batch], table, Progress((0,), (0,)))[0] for batch in (few, many))
         assert of_few.sort(of_few.columns[:-1]).equals(of_many.sort(of_many.columns[:-1]))
         assert few.n_unique() == of_few[few.columns].n_unique()  # each is wanted by some query
+        # The selection knows from the join what it finds by the values of another object with the same rows.
+        is_known = known_lineage(few, selection.index(table[QUERIES])) is not None
+        assert is_known == (queries in (3, 70) and few.height > 0)
+        assert selection.step([few.clone()], table, Progress((0,), (0,)))[0].equals(of_few)
     if queries in (3, 70):
         assert 0 < sum(looked_at) < sum(batch.height for batch in wide_join) / 2
+
+
+@pytest.mark.parametrize("source", [0, 1])
+@pytest.mark.parametrize("salt", [signature_classes._SALT, np.uint64(1)])
+def test_pairs_are_found_by_class_and_by_query(source: int, salt: np.uint64, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where a key and its mark have the code of another key with another mark."""
+    monkeypatch.setattr(signature_classes, "_SALT", salt)
+    dice = np.random.default_rng(source)
+    flags = [dice.random((count, 64)) < 0.1 for count in (4, 5)]
+    of = [dice.integers(0, len(each), 30) for each in flags]  # the class of each signature
+    classes = signature_classes.SignatureClasses(of[0], of[1], flags[0], flags[1])
+    sides = [
+        pl.DataFrame({KEY: np.sort(dice.integers(0, 8, 200).astype(np.uint64)), SIGNATURE: dice.integers(0, 30, 200)})
+        for _ in flags
+    ]
+    probe, stored = sides[1 - source], sides[source]
+    of_probe, of_stored = (of[side][sides[side][SIGNATURE].to_numpy()] for side in (1 - source, source))
+    lineage = np.unpackbits(classes.lineage().view(np.uint8), axis=1, bitorder="little").view(np.bool_)
+    together = flags[1 - source][of_probe][:, None] & flags[source][of_stored][None]
+    expected = together.any(axis=2) & (probe[KEY].to_numpy()[:, None] == stored[KEY].to_numpy()[None])
+    for way in classes._ways[source]:
+        found = list(classes._found(probe, stored, of_probe, of_stored, way, source))
+        i, j, places = (np.concatenate(parts) for parts in zip(*found, strict=True))
+        assert sorted(zip(i.tolist(), j.tolist(), strict=True)) == [*zip(*np.nonzero(expected), strict=True)]
+        assert (lineage[places] == together[i, j]).all()
 
 
 def test_what_is_kept_does_not_depend_on_who_asks() -> None:

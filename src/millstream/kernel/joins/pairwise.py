@@ -180,12 +180,13 @@ class InnerJoin(KeyedJoin):
         came = [self._arrived(inputs[side], side, before[side], lineage, progress) for side in (0, 1)]
         (left, sent_left, _), (right, sent_right, _) = came
         pieces: list[Batch] = []
+        classes: list[Positions] = []
         for stored in self._found_by(
             sent_left, 1, (*before[1], *([right] if right.height else [])), unwanted[1], lineage
         ):
-            pieces += self._product(sent_left, stored, 1, lineage)
+            pieces += self._product(sent_left, stored, 1, lineage, classes)
         for stored in self._found_by(sent_right, 0, before[0], unwanted[0], lineage):
-            pieces += self._product(stored, sent_right, 0, lineage)
+            pieces += self._product(stored, sent_right, 0, lineage, classes)
         after: dict[str, tuple[Segment, ...]] = {}
         for side, kept in self.kept_inputs(progress).items():
             arrived, _, apart = came[side]
@@ -194,7 +195,10 @@ class InnerJoin(KeyedJoin):
                 after[f"{kept.synopsis}{_UNWANTED}"] = retained_as_they_came(
                     unwanted[side], apart, kept.horizons.after, side, lineage
                 )
-        return concat(pieces, self._empty(BORN in left.columns or BORN in right.columns)), after
+        made = concat(pieces, self._empty(BORN in left.columns or BORN in right.columns))
+        if lineage is not None and made.height and made.height == sum(places.size for places in classes):
+            lineage.note_pairs(made, classes)
+        return made, after
 
     def _arrived(
         self, batch: Batch, side: int, stored: Sequence[Segment], lineage: InputLineage | None, progress: Progress
@@ -283,14 +287,15 @@ class InnerJoin(KeyedJoin):
         }
 
     def _product(
-        self, left: Segment, right: Segment, stored_side: int, lineage: InputLineage | None
+        self, left: Segment, right: Segment, stored_side: int, lineage: InputLineage | None, classes: list[Positions]
     ) -> Iterator[Batch]:
+        """The pairs of rows; of what classes they are is added to those, where this is known."""
         probe, stored = (left, right) if stored_side == 1 else (right, left)
         if not stored.height:
             return
-        candidates = lineage.candidates(probe, stored, stored_side) if lineage is not None and self.keys else None
-        paired = lineage if candidates is None and SIGNATURE in left.columns else None
-        for probing, found in candidates or self._candidates(probe, stored, stored_side):
+        classed = lineage.candidates(probe, stored, stored_side) if lineage is not None and self.keys else None
+        paired = lineage if classed is None and SIGNATURE in left.columns else None
+        for probing, found, *places in classed or self._candidates(probe, stored, stored_side):
             i, j = (probing, found) if stored_side == 1 else (found, probing)
             start = np.maximum(numbers(left, START)[i], numbers(right, START)[j])
             end = np.minimum(self.windows[0].ends(left, i), self.windows[1].ends(right, j))
@@ -301,12 +306,13 @@ class InnerJoin(KeyedJoin):
                 kept = kept if wanted is None else kept[wanted]
             if not kept.size:
                 continue
-            i, j = i[kept], j[kept]
-            weight = numbers(left, WEIGHT)[i] * numbers(right, WEIGHT)[j]
-            intervals = {START: start[kept], END: end[kept], WEIGHT: weight}
+            if kept.size < i.size:
+                i, j, start, end = i[kept], j[kept], start[kept], end[kept]
+            intervals = {START: start, END: end, WEIGHT: _weights(left, right, i, j)}
             sides = ((left, i), (right, j))
             if born := [numbers(side, BORN)[rows] for side, rows in sides if BORN in side.columns]:
                 intervals[BORN] = reduce(np.maximum, born)
+            classes += (each if i.size == each.size else each[kept] for each in places)
             made = self._satisfying(self._side_by_side(left, right, i, j, intervals))
             make_rows(made.height)
             yield made
@@ -326,6 +332,14 @@ class InnerJoin(KeyedJoin):
         for place, (column, _) in enumerate(columns):
             made[place] = made[place].cast(column.dtype)
         return frame_of(made)
+
+
+def _weights(left: Segment, right: Segment, i: Positions, j: Positions) -> Ticks:
+    """Of pairs of rows; mostly it is 1 for all."""
+    one, other = numbers(left, WEIGHT), numbers(right, WEIGHT)
+    if i.size > one.size + other.size and (one == 1).all() and (other == 1).all():
+        return np.ones(i.size, np.int64)
+    return one[i] * other[j]
 
 
 class NonRetroactiveJoin(KeyedJoin):

@@ -31,6 +31,7 @@ from millstream.kernel.pending_errors import ERROR_QUERY, awaited, pending_of_qu
 from millstream.kernel.scalar.expressions import Expression
 from millstream.kernel.sharing.eddy import Eddy, passed_through
 from millstream.kernel.sharing.index import Index, index_of
+from millstream.kernel.sharing.known_lineage import known_lineage
 from millstream.kernel.sharing.lineage import WORD_BITS, Bitmaps, any_bit, expand
 from millstream.kernel.sharing.parameters import QUERIES
 from millstream.kernel.sharing.predicates import ResidualRows
@@ -97,6 +98,11 @@ class GroupedSelection(Operator):
         index = self.index(state.get(QUERIES, ()))
         widest = max((block.members.size for block in index.blocks), default=1)
         selected = Selected(carried, widest, len(index.blocks), room)
+        if (known := known_lineage(batch, index)) is not None:
+            bits = selected.room(widest)
+            known.lineage.take(known.places, axis=0, out=bits, mode="clip")
+            selected.add(index.blocks[0].number, bits, any_bit(bits))
+            return selected.frame(), {EDDY: state[EDDY]} if EDDY in state else NO_STATE
         ranks = [axis.ranks(batch) for axis in index.axes]
         policy = routing_policy(self.policy)
         # A small batch has nothing to teach: what the eddy has learnt stays, and so does the order of filters.

@@ -25,6 +25,7 @@ from typing import Protocol
 import numpy as np
 import polars as pl
 
+from millstream.kernel.batch import Batch
 from millstream.kernel.columns import only, with_columns
 from millstream.kernel.keys import Codes, Positions, key_codes
 from millstream.kernel.operator import Segment, State
@@ -34,11 +35,11 @@ from millstream.kernel.sharing.grouped_selection import GroupedSelection
 from millstream.kernel.sharing.identity import Recent
 from millstream.kernel.sharing.index import Axis, BlockFilter, Index
 from millstream.kernel.sharing.keyed_selection import KeyedSelection, QueriesByKey
+from millstream.kernel.sharing.known_lineage import note_lineage
 from millstream.kernel.sharing.lineage import Bitmaps, Flags, any_bit
 from millstream.kernel.sharing.parameters import QUERIES
-from millstream.kernel.sharing.signature_classes import SIGNATURE, SignatureClasses, Signatures
+from millstream.kernel.sharing.signature_classes import SIGNATURE, ClassedPairs, SignatureClasses, Signatures
 from millstream.kernel.storage.memory import can_keep_index
-from millstream.kernel.storage.probing import Pairs
 from millstream.kernel.storage.segments import codes_of
 
 _TABLE = 1 << 13  # signatures up to which the bits of all of them are kept
@@ -49,6 +50,7 @@ _SAMPLE = 1 << 10  # combinations that tell how many of them are wanted
 _PROBED = 256  # rows that tell how many partners a row has
 # Pairs, and pairs of each row, from which it is worth while to look for those that somebody wants by classes.
 _FEW_PAIRS, _FEW_PARTNERS = 1 << 9, 1
+_WORDS = 1 << 19  # of the lineage of all pairs of classes
 _FLAGS_EACH = 4  # pairs of classes that may be compared for each pair that is looked at
 _VERSIONS = 256  # of query tables that are remembered
 _WORTH_IT = 0.75  # where more are wanted, looking for the others costs more than making them
@@ -357,9 +359,27 @@ class InputLineage:
                 return None
         return wanted_together(parts, self._blocks)
 
-    def candidates(self, probe: Segment, stored: Segment, source: int) -> Iterator[Pairs] | None:
-        """(row of the probe, row of what is stored of one of two inputs) of equal codes, only where some query may want
-        both; None where it costs less to look at all."""
+    def note_pairs(self, batch: Batch, places: Sequence[Positions]) -> None:
+        """The pairs of a batch are of the classes at these places: the selection need not look what they are, if all
+        that queries ask is asked of one of the inputs."""
+        lineage = self._lineage_of_pairs
+        if lineage is not None and isinstance(self._queries, Index):
+            note_lineage(batch, self._queries, lineage, places)
+
+    @cached_property
+    def _lineage_of_pairs(self) -> Bitmaps | None:
+        """By classes, where these say all, and there are not too many of them."""
+        if self._paired is None or not isinstance(self._queries, Index) or len(self._queries.blocks) != 1:
+            return None
+        (block,) = self._queries.blocks
+        known = {id(each) for own in self.inputs if isinstance(own, IndexedInput) for each in own.filters[0]}
+        if block.residuals or not known.issuperset(map(id, block.filters)):
+            return None
+        return self._paired.lineage() if self._paired.count * block.members.size <= _WORDS else None
+
+    def candidates(self, probe: Segment, stored: Segment, source: int) -> Iterator[ClassedPairs] | None:
+        """(row of the probe, row of what is stored of one of two inputs, place of their classes) of equal codes, only
+        where some query may want both; None where it costs less to look at all."""
         if SIGNATURE not in probe.columns or not stored.height:
             return None
         some = codes_of(probe)[:: max(1, probe.height // _PROBED)]
@@ -381,9 +401,7 @@ class InputLineage:
             own = [own.classes for own in inputs]
             if own[0].count * own[1].count > min(_FLAGS, _FLAGS_EACH * self._looked_at):
                 return None
-            common = np.flatnonzero(own[0].queries.any(axis=0) & own[1].queries.any(axis=0))
-            wants = own[0].queries[:, common], own[1].queries[:, common]
-            self._paired = SignatureClasses(own[0].of, own[1].of, *wants)
+            self._paired = SignatureClasses(own[0].of, own[1].of, own[0].queries, own[1].queries)
         return self._paired
 
     def _grid(self, inputs: Sequence[IndexedInput]) -> Flags:

@@ -17,11 +17,11 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from millstream.kernel.keys import KEY, Positions, stable_order
+from millstream.kernel.keys import KEY, Codes, Positions, stable_order
 from millstream.kernel.operator import Segment
-from millstream.kernel.sharing.lineage import Flags
+from millstream.kernel.sharing.lineage import Bitmaps, Flags
 from millstream.kernel.storage.memory import can_keep_index
-from millstream.kernel.storage.probing import Pairs, equal_pairs
+from millstream.kernel.storage.probing import equal_pairs, equal_runs, pairs_of_runs
 from millstream.kernel.storage.segments import codes_of, numbers
 
 SIGNATURE = "_signature"
@@ -32,6 +32,7 @@ _SALT = np.uint64(0x9E3779B97F4A7C15)
 _POSITION, _CODE, _CLASS = "_position", "_code", "_class"
 
 Signatures = npt.NDArray[np.int64]
+ClassedPairs = tuple[Positions, Positions, Positions]
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,9 @@ class SignatureClasses:
     """The classes of the signatures of two inputs, and which queries want each: the flags of (class, query)."""
 
     def __init__(self, of_left: Positions, of_right: Positions, left: Flags, right: Flags) -> None:
-        self._of = of_left, of_right
+        self._of, self._all = (of_left, of_right), (left, right)
+        common = np.flatnonzero(left.any(axis=0) & right.any(axis=0))
+        left, right = left[:, common], right[:, common]
         # As numbers that are exact: how many queries want both classes.
         self._together = left.astype(np.float32) @ right.T.astype(np.float32) > 0
         self._wants = left, right
@@ -79,9 +82,11 @@ class SignatureClasses:
             for source, wanted in enumerate((self._together.T, self._together))
         ]
 
-    def candidates(self, probe: Segment, stored: Segment, source: int, looked_at: float) -> Iterator[Pairs] | None:
-        """(row of the probe, stored row of the input), as far as some query wants both; None where it costs less to
-        look at all of them, which are about so many."""
+    def candidates(
+        self, probe: Segment, stored: Segment, source: int, looked_at: float
+    ) -> Iterator[ClassedPairs] | None:
+        """(row of the probe, stored row of the input, place of their classes), as far as some query wants both; None
+        where it costs less to look at all of them, which are about so many."""
         looking, found = self._of[1 - source][numbers(probe, SIGNATURE)], self._of[source][numbers(stored, SIGNATURE)]
         chosen, least = None, _WORTH_IT * looked_at
         for way, part in zip(self._ways[source], self._parts(looking, found, source), strict=True):
@@ -89,6 +94,21 @@ class SignatureClasses:
             if cost < least:
                 chosen, least = way, cost
         return None if chosen is None else self._found(probe, stored, looking, found, chosen, source)
+
+    def _places(self, looking: Positions, found: Positions, source: int) -> Positions:
+        """Of pairs of classes among all: those of the left input one after the other."""
+        left, right = (looking, found) if source == 1 else (found, looking)
+        return left * len(self._wants[1]) + right
+
+    @property
+    def count(self) -> int:
+        """Pairs of classes."""
+        return int(self._together.size)
+
+    def lineage(self) -> Bitmaps:
+        """The bits of the queries of a single block that want rows of two classes, by their place."""
+        left, right = (np.packbits(flags, axis=1, bitorder="little").view(np.uint64) for flags in self._all)
+        return (left[:, None] & right[None]).reshape(-1, left.shape[1])
 
     @cached_property
     def _first(self) -> Positions:
@@ -109,51 +129,93 @@ class SignatureClasses:
         queries = shares[0] @ self._wants[1 - source], shares[1] @ self._wants[source]
         return float(shares[0] @ wanted @ shares[1]), float(queries[0] @ queries[1])
 
-    def _index(self, stored: Segment, classes: Positions, way: IndexWay) -> Segment:
+    def _index(self, stored: Segment, classes: Positions, way: IndexWay) -> _ClassIndex:
         known = _class_indexes.get(id(stored))
-        if known is None or known[0] is not self or known[1] != way.name:
-            rows, marks = way.known.of(np.arange(stored.height), classes)
-            codes = codes_of(stored)[rows] ^ _salts(marks)
-            order = stable_order(codes)
-            rows = rows[order]
-            # What is looked at for each pair lies in the order in which pairs are found.
-            index = pl.DataFrame(
-                {
-                    KEY: codes[order],
-                    _POSITION: rows.astype(np.uint32),
-                    _CODE: codes_of(stored)[rows],
-                    _CLASS: classes[rows].astype(np.uint32),
-                }
-            )
+        if known is None or known.made_by is not self or known.way is not way:
+            made = self._indexed(stored, classes, way)
             if known is None:
                 weakref.finalize(stored, _class_indexes.pop, id(stored), None)
-            if known is not None or can_keep_index(stored, int(index.estimated_size())):
-                _class_indexes[id(stored)] = self, way.name, index
-            return index
-        return known[2]
+            if known is not None or can_keep_index(stored, int(made.rows.estimated_size())):
+                _class_indexes[id(stored)] = made
+            return made
+        return known
+
+    def _indexed(self, stored: Segment, classes: Positions, way: IndexWay) -> _ClassIndex:
+        rows, marks = way.known.of(np.arange(stored.height), classes)
+        codes = codes_of(stored)[rows]
+        salted = codes ^ _salts(marks)
+        order = stable_order(salted)
+        rows, codes, salted = rows[order], codes[order], salted[order]
+        is_exact = bool((codes[1:] == codes[:-1])[salted[1:] == salted[:-1]].all())  # and so of one mark
+        # What is looked at for each pair lies in the order in which pairs are found.
+        index = pl.DataFrame(
+            {
+                KEY: salted,
+                _POSITION: rows.astype(np.uint32),
+                _CODE: codes,
+                _CLASS: classes[rows].astype(np.uint32),
+            }
+        )
+        return _ClassIndex(self, way, index, is_exact)
 
     def _found(
         self, probe: Segment, stored: Segment, looking: Positions, found: Positions, way: IndexWay, source: int
-    ) -> Iterator[Pairs]:
+    ) -> Iterator[ClassedPairs]:
         index = self._index(stored, found, way)
-        own, other = codes_of(probe), index[_CODE].to_numpy()
-        positions, found = index[_POSITION].to_numpy(), index[_CLASS].to_numpy()
-        ends = way.looked_for.counts[looking].cumsum()
+        own, ends = codes_of(probe), way.looked_for.counts[looking].cumsum()
         low = 0
         while low < probe.height:
             # As many rows as have so many marks to look for, and at least one.
             high = max(int(ends.searchsorted((ends[low - 1] if low else 0) + _PROBES, side="right")), low + 1)
             rows, marks = way.looked_for.of(np.arange(low, high), looking[low:high])
-            for asked, places in equal_pairs(index, own[rows] ^ _salts(marks)):
-                i = rows[asked]
-                kept = own[i] == other[places]
-                if way.name == "query":
-                    classes = (looking[i], found[places]) if source == 1 else (found[places], looking[i])
-                    kept &= self._first[classes] == marks[asked]
-                if not kept.all():
-                    i, places = i[kept], places[kept]
-                yield i, positions[places].astype(np.intp)
+            if way.name == "class" and index.is_exact:
+                yield from index.of_runs(own[rows], marks, rows, self._places(looking[rows], marks, source))
+            else:
+                yield from self._each_looked_at(index, own, looking, rows, marks, source)
             low = high
+
+    def _each_looked_at(
+        self,
+        index: _ClassIndex,
+        own: Codes,
+        looking: Positions,
+        rows: Positions,
+        marks: Positions,
+        source: int,
+    ) -> Iterator[ClassedPairs]:
+        """Pairs are looked at one by one: a row may be found by several queries, or by a code that is another's."""
+        other, positions, found = (index.rows[name].to_numpy() for name in (_CODE, _POSITION, _CLASS))
+        # Rows that a single query may want are found by that one.
+        are_found_once = index.way.name == "class" or index.way.looked_for.counts[looking[rows]].max(initial=0) < 2
+        for asked, places in equal_pairs(index.rows, own[rows] ^ _salts(marks)):
+            i = rows[asked]
+            classes = self._places(looking[i], found[places].astype(np.intp), source)
+            kept = own[i] == other[places]
+            if not are_found_once:
+                kept &= self._first.take(classes) == marks[asked]
+            if not kept.all():
+                i, places, classes = i[kept], places[kept], classes[kept]
+            yield i, positions[places].astype(np.intp), classes
+
+
+@dataclass(frozen=True)
+class _ClassIndex:
+    """Rows of a segment by key and mark, as classes have it made; `is_exact` where no two of these have one code."""
+
+    made_by: SignatureClasses
+    way: IndexWay
+    rows: Segment
+    is_exact: bool
+
+    def of_runs(self, codes: Codes, marks: Positions, rows: Positions, classes: Positions) -> Iterator[ClassedPairs]:
+        """Pairs of rows with these codes, and of what is found by key and mark: all rows of one have both."""
+        first, past = equal_runs(self.rows, codes ^ _salts(marks))
+        (some,) = (past > first).nonzero()
+        some = some[self.rows[_CODE].to_numpy()[first[some]] == codes[some]]
+        rows, classes = rows[some], classes[some]
+        positions = self.rows[_POSITION].to_numpy()
+        for asked, places in pairs_of_runs(first[some], past[some]):
+            yield rows[asked], positions[places].astype(np.intp), classes[asked]
 
 
 def _marks(flags: Flags) -> ClassMarks:
@@ -168,5 +230,4 @@ def _salts(marks: Positions) -> npt.NDArray[np.uint64]:
     return (marks.astype(np.uint64) + np.uint64(1)) * _SALT
 
 
-# Rows by key and mark, by the identity of the segment that has them; and in which way they are marked.
-_class_indexes: dict[int, tuple[SignatureClasses, str, Segment]] = {}
+_class_indexes: dict[int, _ClassIndex] = {}  # by the identity of the segment whose rows they have

@@ -16,27 +16,57 @@ from millstream.kernel.keys import Codes, Positions, order_codes, order_ticks, p
 from millstream.kernel.operator import Segment
 from millstream.kernel.scalar.expressions import Call, Cast, Column, Expression, Literal, conjuncts
 from millstream.kernel.step_limits import check_wanted, look_at_pairs
-from millstream.kernel.storage.directory import directory_of
+from millstream.kernel.storage.directory import Directory, directory_of
 from millstream.kernel.storage.segments import codes_of, gather
 from millstream.types import INTEGER_BITS, INTEGERS, INTERVAL, TIMESTAMP, TIMESTAMP_NTZ
 
 Pairs = tuple[Positions, Positions]
 
-_CHUNK = 1 << 20  # candidate pairs looked at together: bounds the memory of cross joins and of skewed keys
+_CHUNK = 1 << 18  # candidate pairs looked at together: bounds the memory of cross joins and of skewed keys
+_LONG_RUNS = 4  # rows that a probe may meet, from which ranges are looked at by their ends
 _MOST_ROWS_PER_PROBE = 1_000  # above, a directory would hardly be used as often as it takes to make up for making it
 
 
 def equal_pairs(stored: Segment, probes: Codes) -> Iterator[Pairs]:
     """All (probe, row of the segment) of equal codes, by probe and then by row, in chunks."""
     codes = codes_of(stored)
-    is_worth_it = not is_small(codes.size) and probes.size * _MOST_ROWS_PER_PROBE >= codes.size
-    directory = directory_of(stored) if is_worth_it else None
+    directory = _directory(stored, probes)
     if directory is None:
         yield from pairs_of_runs(codes.searchsorted(probes), codes.searchsorted(probes, side="right"))
         return
-    for i, j in pairs_of_runs(*directory.ranges(probes)):
+    first, past = directory.ranges(probes)
+    if int((past - first).sum()) >= _LONG_RUNS * probes.size:
+        yield from pairs_of_runs(*_narrowed(codes, probes, first, past))
+        return
+    for i, j in pairs_of_runs(first, past):
         equal = codes[j] == probes[i]
         yield (i, j) if equal.all() else (i[equal], j[equal])
+
+
+def equal_runs(stored: Segment, probes: Codes) -> tuple[Positions, Positions]:
+    """Where the rows with the code of each probe begin in the segment, and where they end."""
+    codes = codes_of(stored)
+    directory = _directory(stored, probes)
+    if directory is None:
+        return codes.searchsorted(probes), codes.searchsorted(probes, side="right")
+    return _narrowed(codes, probes, *directory.ranges(probes))
+
+
+def _directory(stored: Segment, probes: Codes) -> Directory | None:
+    """That of a segment, where it is worth while for so many probes."""
+    is_worth_it = not is_small(stored.height) and probes.size * _MOST_ROWS_PER_PROBE >= stored.height
+    return directory_of(stored) if is_worth_it else None
+
+
+def _narrowed(codes: Codes, probes: Codes, first: Positions, past: Positions) -> tuple[Positions, Positions]:
+    """Ranges of codes without those that are not the probe's: codes are in order, so that a range that begins and ends
+    with the probe's has no others."""
+    (found,) = (past > first).nonzero()
+    sought = probes[found]
+    mixed = found[(codes[first[found]] != sought) | (codes[past[found] - 1] != sought)]
+    first[mixed] = codes.searchsorted(probes[mixed])
+    past[mixed] = codes.searchsorted(probes[mixed], side="right")
+    return first, past
 
 
 def pairs_of_runs(first: Positions, past: Positions) -> Iterator[Pairs]:

@@ -29,7 +29,10 @@ class Imposed:
     def ends(self, rows: Segment, positions: Positions | slice = slice(None)) -> Ticks:
         if self.ticks is None:
             return numbers(rows, END)[positions]
-        return saturating_add(numbers(rows, START)[positions], self.ticks)
+        starts = numbers(rows, START)
+        if isinstance(positions, slice) or positions.size < starts.size:
+            return saturating_add(starts[positions], self.ticks)
+        return saturating_add(starts, self.ticks)[positions]
 
     def horizons(self, horizons: Horizons) -> Horizons:
         """As they are for the elements: one that has ended is needed while it is in the window."""
