@@ -120,8 +120,13 @@ class Admission:
         self._pasts.forget(group.edge, queries)
 
     def stop(self, group: Group, errors: Mapping[int, EvaluationError]) -> None:
-        """Put queries aside that take part, each with its error."""
+        """Put queries aside, each with its error, as far as they take part: of those that have failed already there may be
+        results left."""
         self._commits.commit_pending()
+        running = numbers_of(self._tables.rows(group, "admitted"))
+        errors = {query: error for query, error in errors.items() if query in running}
+        if not errors:
+            return
         with self._commits.writing() as written:
             snapshot = self.mark_failed(group, errors, self._commits.snapshot)
             written.add(snapshot.query_table(group.selection).names())
