@@ -120,7 +120,7 @@ class Admission:
         self._pasts.forget(group.edge, queries)
 
     def stop(self, group: Group, errors: Mapping[int, EvaluationError]) -> None:
-        """Put queries aside, each with its error, as far as they take part: of those that have failed already there may be
+        """Put queries aside, each with its error, as far as they take part: of those that failed before there may be
         results left."""
         self._commits.commit_pending()
         running = numbers_of(self._tables.rows(group, "admitted"))
