@@ -207,4 +207,5 @@ def stable_order_of_ticks(ticks: Ticks) -> Positions:
         return np.argsort(ticks, kind="stable")
     packed = ((distances >> np.uint64(unused)) << np.uint64(bits)) | np.arange(ticks.size, dtype=np.uint64)
     packed.sort()
-    return (packed & ((np.uint64(1) << np.uint64(bits)) - np.uint64(1))).astype(np.intp)
+    positions: Positions = (packed & np.uint64((1 << bits) - 1)).astype(np.intp)
+    return positions
