@@ -30,6 +30,7 @@ from millstream.kernel.sharing.known_lineage import known_lineage
 from millstream.kernel.sharing.lineage import wanted_by
 from millstream.kernel.sharing.parameters import QUERIES, QUERY, SHAPE
 from millstream.kernel.sharing.signature_classes import SIGNATURE
+from millstream.kernel.storage.time_spans import Span
 from millstream.types import BIGINT, Field
 
 INTERVAL = [START, END, WEIGHT]
@@ -236,14 +237,22 @@ def test_of_rows_with_many_partners_only_pairs_that_are_wanted_are_looked_at(
 @pytest.mark.parametrize("source", [0, 1])
 @pytest.mark.parametrize("salt", [signature_classes._SALT, np.uint64(1)])
 def test_pairs_are_found_by_class_and_by_query(source: int, salt: np.uint64, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also where a key and its mark have the code of another key with another mark."""
+    """Also where a key and its mark have the code of another key with another mark. Of rows in order of time those that
+    start when they cannot meet are left out."""
     monkeypatch.setattr(signature_classes, "_SALT", salt)
+    monkeypatch.setattr(signature_classes, "is_worth_halving", lambda runs: True)
     dice = np.random.default_rng(source)
     flags = [dice.random((count, 64)) < 0.1 for count in (4, 5)]
     of = [dice.integers(0, len(each), 30) for each in flags]  # the class of each signature
     classes = signature_classes.SignatureClasses(of[0], of[1], flags[0], flags[1])
     sides = [
-        pl.DataFrame({KEY: np.sort(dice.integers(0, 8, 200).astype(np.uint64)), SIGNATURE: dice.integers(0, 30, 200)})
+        pl.DataFrame(
+            {
+                KEY: dice.integers(0, 8, 200).astype(np.uint64),
+                SIGNATURE: dice.integers(0, 30, 200),
+                START: dice.integers(0, 9, 200),
+            }
+        ).sort(KEY, START)
         for _ in flags
     ]
     probe, stored = sides[1 - source], sides[source]
@@ -256,6 +265,14 @@ def test_pairs_are_found_by_class_and_by_query(source: int, salt: np.uint64, mon
         i, j, places = (np.concatenate(parts) for parts in zip(*found, strict=True))
         assert sorted(zip(i.tolist(), j.tolist(), strict=True)) == [*zip(*np.nonzero(expected), strict=True)]
         assert (lineage[places] == together[i, j]).all()
+    low = dice.integers(0, 5, 200)
+    span, starts = Span(low, low + 3), stored[START].to_numpy()
+    expected &= (low[:, None] <= starts) & (starts <= low[:, None] + 3)
+    found = list(classes._found(probe, stored, of_probe, of_stored, classes._ways[source][0], source, lambda: span))
+    i, j, _ = (np.concatenate(parts) for parts in zip(*found, strict=True))
+    meeting = {*zip(*(places.tolist() for places in np.nonzero(expected)), strict=True)}
+    some = {*zip(i.tolist(), j.tolist(), strict=True)}
+    assert some == meeting if salt > 1 else some >= meeting
 
 
 def test_what_is_kept_does_not_depend_on_who_asks() -> None:

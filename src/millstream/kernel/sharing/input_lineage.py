@@ -38,7 +38,7 @@ from millstream.kernel.sharing.keyed_selection import KeyedSelection, QueriesByK
 from millstream.kernel.sharing.known_lineage import note_lineage
 from millstream.kernel.sharing.lineage import Bitmaps, Flags, any_bit
 from millstream.kernel.sharing.parameters import QUERIES
-from millstream.kernel.sharing.signature_classes import SIGNATURE, ClassedPairs, SignatureClasses, Signatures
+from millstream.kernel.sharing.signature_classes import SIGNATURE, ClassedPairs, SignatureClasses, Signatures, When
 from millstream.kernel.storage.memory import can_keep_index
 from millstream.kernel.storage.segments import codes_of
 
@@ -377,9 +377,12 @@ class InputLineage:
             return None
         return self._paired.lineage() if self._paired.count * block.members.size <= _WORDS else None
 
-    def candidates(self, probe: Segment, stored: Segment, source: int) -> Iterator[ClassedPairs] | None:
+    def candidates(
+        self, probe: Segment, stored: Segment, source: int, when: When | None = None
+    ) -> Iterator[ClassedPairs] | None:
         """(row of the probe, row of what is stored of one of two inputs, place of their classes) of equal codes, only
-        where some query may want both; None where it costs less to look at all."""
+        where some query may want both; None where it costs less to look at all. Those may be left out that do not start
+        `when` they would have to."""
         if SIGNATURE not in probe.columns or not stored.height:
             return None
         some = codes_of(probe)[:: max(1, probe.height // _PROBED)]
@@ -389,7 +392,7 @@ class InputLineage:
         if looked_at < _FEW_PARTNERS * probe.height or looked_at < _FEW_PAIRS:
             return None
         classes = self._classes(looked_at)
-        return None if classes is None else classes.candidates(probe, stored, source, looked_at)
+        return None if classes is None else classes.candidates(probe, stored, source, looked_at, when)
 
     def _classes(self, looked_at: float) -> SignatureClasses | None:
         """Of two inputs; made when so many pairs have been looked at that it pays."""

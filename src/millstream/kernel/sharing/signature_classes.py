@@ -9,7 +9,7 @@ is found for each of them then, and made for the first.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -17,12 +17,14 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from millstream.kernel.keys import KEY, Codes, Positions, stable_order
+from millstream.kernel.batch import START
+from millstream.kernel.keys import KEY, Codes, Positions, Ticks, stable_order
 from millstream.kernel.operator import Segment
 from millstream.kernel.sharing.lineage import Bitmaps, Flags
 from millstream.kernel.storage.memory import can_keep_index
-from millstream.kernel.storage.probing import equal_pairs, equal_runs, pairs_of_runs
+from millstream.kernel.storage.probing import equal_pairs, equal_runs, is_worth_halving, pairs_of_runs
 from millstream.kernel.storage.segments import codes_of, numbers
+from millstream.kernel.storage.time_spans import Span, within
 
 SIGNATURE = "_signature"
 _PROBES = 1 << 18  # look-ups that are made together
@@ -33,6 +35,7 @@ _POSITION, _CODE, _CLASS = "_position", "_code", "_class"
 
 Signatures = npt.NDArray[np.int64]
 ClassedPairs = tuple[Positions, Positions, Positions]
+When = Callable[[], Span | None]  # rows that are stored in order of time would have to start
 
 
 @dataclass(frozen=True)
@@ -83,7 +86,7 @@ class SignatureClasses:
         ]
 
     def candidates(
-        self, probe: Segment, stored: Segment, source: int, looked_at: float
+        self, probe: Segment, stored: Segment, source: int, looked_at: float, when: When | None = None
     ) -> Iterator[ClassedPairs] | None:
         """(row of the probe, stored row of the input, place of their classes), as far as some query wants both; None
         where it costs less to look at all of them, which are about so many."""
@@ -93,7 +96,7 @@ class SignatureClasses:
             cost = float(way.looked_for.counts[looking].sum()) * _PROBE_COST + part * looked_at
             if cost < least:
                 chosen, least = way, cost
-        return None if chosen is None else self._found(probe, stored, looking, found, chosen, source)
+        return None if chosen is None else self._found(probe, stored, looking, found, chosen, source, when)
 
     def _places(self, looking: Positions, found: Positions, source: int) -> Positions:
         """Of pairs of classes among all: those of the left input one after the other."""
@@ -156,20 +159,28 @@ class SignatureClasses:
                 _CLASS: classes[rows].astype(np.uint32),
             }
         )
-        return _ClassIndex(self, way, index, is_exact)
+        return _ClassIndex(self, way, index, is_exact, numbers(stored, START) if START in stored.columns else None)
 
     def _found(
-        self, probe: Segment, stored: Segment, looking: Positions, found: Positions, way: IndexWay, source: int
+        self,
+        probe: Segment,
+        stored: Segment,
+        looking: Positions,
+        found: Positions,
+        way: IndexWay,
+        source: int,
+        when: When | None = None,
     ) -> Iterator[ClassedPairs]:
         index = self._index(stored, found, way)
         own, ends = codes_of(probe), way.looked_for.counts[looking].cumsum()
+        span = when() if when is not None and way.name == "class" and index.is_exact else None
         low = 0
         while low < probe.height:
             # As many rows as have so many marks to look for, and at least one.
             high = max(int(ends.searchsorted((ends[low - 1] if low else 0) + _PROBES, side="right")), low + 1)
             rows, marks = way.looked_for.of(np.arange(low, high), looking[low:high])
             if way.name == "class" and index.is_exact:
-                yield from index.of_runs(own[rows], marks, rows, self._places(looking[rows], marks, source))
+                yield from index.of_runs(own[rows], marks, rows, self._places(looking[rows], marks, source), span)
             else:
                 yield from self._each_looked_at(index, own, looking, rows, marks, source)
             low = high
@@ -206,15 +217,27 @@ class _ClassIndex:
     way: IndexWay
     rows: Segment
     is_exact: bool
+    starts: Ticks | None  # of the rows as they lie in the segment
 
-    def of_runs(self, codes: Codes, marks: Positions, rows: Positions, classes: Positions) -> Iterator[ClassedPairs]:
-        """Pairs of rows with these codes, and of what is found by key and mark: all rows of one have both."""
+    @cached_property
+    def _starts(self) -> Ticks:
+        assert self.starts is not None
+        ordered: Ticks = self.starts[self.rows[_POSITION].to_numpy()]
+        return ordered
+
+    def of_runs(
+        self, codes: Codes, marks: Positions, rows: Positions, classes: Positions, span: Span | None
+    ) -> Iterator[ClassedPairs]:
+        """Pairs of rows with these codes, and of what is found by key and mark: all rows of one have both, and stand as
+        they do in their segment, by time if that is asked for."""
         first, past = equal_runs(self.rows, codes ^ _salts(marks))
         (some,) = (past > first).nonzero()
         some = some[self.rows[_CODE].to_numpy()[first[some]] == codes[some]]
-        rows, classes = rows[some], classes[some]
+        rows, classes, runs = rows[some], classes[some], (first[some], past[some])
+        if span is not None and is_worth_halving(runs):
+            runs = within(self._starts, runs, Span(None if span.low is None else span.low[rows], span.high[rows]))
         positions = self.rows[_POSITION].to_numpy()
-        for asked, places in pairs_of_runs(first[some], past[some]):
+        for asked, places in pairs_of_runs(*runs):
             yield rows[asked], positions[places].astype(np.intp), classes[asked]
 
 
