@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from copy import deepcopy
 from functools import partial
 from pathlib import Path
@@ -26,6 +27,7 @@ from millstream.engine.epochs.task import EpochWork, ShardOutcome
 from millstream.errors import StateError
 from millstream.kernel.relational.linear import Filter
 from millstream.kernel.step_limits import StepLimits
+from millstream.kernel.stepping import noted_by
 from millstream.state.store import DirectoryStore, MemoryStore, Store
 
 FILES = sorted((Path(__file__).parent.parent / "cql").rglob("*.cql"))
@@ -159,3 +161,26 @@ def test_threads_of_a_task_write_into_its_file(make: Callable[[Path], Store], tm
     files = {segment.partition("@")[0] for segment, _ in names.values()}
     assert len(files) == (1 if isinstance(store, DirectoryStore) else len(frames))
     store.close()
+
+
+def test_each_thread_notes_the_steps_that_it_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that a process that ends has said of every thread what it was at."""
+    noted: dict[int, list[str]] = {}
+
+    @contextmanager
+    def noting() -> Iterator[None]:
+        found = noted.setdefault(len(noted), [])
+        with noted_by(found.append):
+            yield
+
+    def in_threads(plan: StagePlan, work: EpochWork, tasks: int, store: Store) -> list[ShardOutcome]:
+        return run_side_by_side([deepcopy(plan) for _ in range(2)], work, store, noting)
+
+    monkeypatch.setattr(runner, "run_here", in_threads)
+    with on_shards(2) as db:
+        db.execute("CREATE STREAM S (k BIGINT) TIMESTAMP BY ts")
+        db.register("SELECT k, COUNT(*) AS n FROM S [RANGE 3] GROUP BY k")
+        db.insert("S", pl.DataFrame({"k": [*range(100)], "ts": [*range(100)]}))
+    aggregates = [[name for name in found if name.startswith("aggregate")] for found in noted.values()]
+    assert sum(map(len, aggregates)) == 2
+    assert max(map(len, aggregates)) == 1

@@ -17,9 +17,12 @@ from tests.properties.queries import LINEAR, RELATIONAL, Profile
 import millstream as ms
 from millstream.database import Database
 from millstream.engine.epochs.parts import Part
-from millstream.engine.epochs.stages import Stage, StagePlan
+from millstream.engine.epochs.stages import Stage, StagePlan, StageStep
 from millstream.engine.epochs.task import EpochTask
 from millstream.kernel.pipeline import Pipeline
+from millstream.kernel.relational.linear import Filter
+from millstream.kernel.scalar.expressions import TRUE
+from millstream.spark import costs
 from millstream.spark.costs import EpochCosts
 from millstream.state.store import MemoryStore
 
@@ -54,7 +57,10 @@ def test_whoever_runs_epochs_the_answers_are_the_oracles(
     check_case(seeded_case(7100 + seed, profile), partial(by_chance, session, seed, tmp_path))
 
 
-def test_little_is_done_by_the_driver_and_much_by_a_job(session: SparkSession, tmp_path: Path) -> None:
+def test_little_is_done_by_the_driver_and_much_by_a_job(
+    session: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(costs, "_MOST", 0.05)  # instead of so many more rows
     with ms.connect(tmp_path / "db", spark=session) as db:
         db.execute(STREAM)
         query = db.register(QUERY)
@@ -62,7 +68,7 @@ def test_little_is_done_by_the_driver_and_much_by_a_job(session: SparkSession, t
             db.insert("S", [(at % 2, at, at)])
         assert db.stats()["epochs_run"] == {"driver": 3}
         db.insert("S", pl.DataFrame({"k": [1] * 900_000, "v": [*range(900_000)], "ts": [10] * 900_000}))
-        assert db.stats()["epochs_run"].keys() - {"driver"}
+        assert db.stats()["epochs_run"] == {"driver": 3, "one task": 1}
         db.advance(to=10)
         assert query.result().to_pylist() == [{"k": 0, "n": 2, "most": 2}, {"k": 1, "n": 900_001, "most": 899_999}]
 
@@ -96,14 +102,29 @@ def test_users_code_stays_out_of_the_driver(session: SparkSession, tmp_path: Pat
 
 
 def test_a_plan_that_turns_out_slow_is_left_to_jobs_until_it_is_fast() -> None:
-    costs, plan, store = EpochCosts(), StagePlan(2, (Stage(),), {}), MemoryStore()
-    task = EpochTask(1, Pipeline(()), frozenset(), {"s": (Part("rows", "some", 20, ()),)}, {})
-    assert costs.is_for_the_driver(plan, task, store, cores=2)
-    estimate = costs.here(plan, task, store)
+    learnt, plan, store = EpochCosts(), StagePlan(2, (Stage(),), {}), MemoryStore()
+    task = arriving(20)
+    assert learnt.is_for_the_driver(plan, task, store, cores=2)
+    estimate = learnt.here(plan, task, store)
     for _ in range(20):
-        costs.learn(plan, task, store, seconds=15 * estimate, started=None)
-    assert costs.here(plan, task, store) == pytest.approx(15 * estimate, rel=0.1)
+        learnt.learn(plan, task, store, seconds=15 * estimate, started=None)
+    assert learnt.here(plan, task, store) == pytest.approx(15 * estimate, rel=0.1)
     for _ in range(20):
-        costs.learn(plan, task, store, seconds=estimate / 2, started=0.0)
-    assert costs.here(plan, task, store) == pytest.approx(estimate / 2, rel=0.1)
-    assert costs.start == pytest.approx(0, abs=0.01)  # and a job that starts at once is worth more
+        learnt.learn(plan, task, store, seconds=estimate / 2, started=0.0)
+    assert learnt.here(plan, task, store) == pytest.approx(estimate / 2, rel=0.1)
+    assert learnt.start == pytest.approx(0, abs=0.01)  # and a job that starts at once is worth more
+
+
+def test_where_a_job_has_no_more_cores_than_the_driver_has_threads_it_gains_nothing() -> None:
+    """So many rows that a job on two cores would be done first, and then so many that nobody should wait for them."""
+    learnt, store, task = EpochCosts(), MemoryStore(), arriving(1_000_000)
+    step = StageStep("s", Filter((), TRUE), (), (), on_first_shard=False)
+    plan = StagePlan(2, (Stage((step,) * 4),), {})
+    assert not learnt.is_for_the_driver(plan, task, store, cores=2)
+    assert learnt.is_for_the_driver(plan, task, store, cores=2, threads=2)
+    assert not learnt.is_for_the_driver(plan, task, store, cores=4, threads=2)
+    assert not learnt.is_for_the_driver(plan, arriving(10_000_000), store, cores=2, threads=2)
+
+
+def arriving(rows: int) -> EpochTask:
+    return EpochTask(1, Pipeline(()), frozenset(), {"s": (Part("rows", "some", rows, ()),)}, {})

@@ -1,4 +1,4 @@
-"""An epoch of many rows is one task whose threads share it: the answers are those of one process without Spark."""
+"""An epoch of many rows is one task or the driver's, and threads share it: the answers are those of one alone."""
 
 from __future__ import annotations
 
@@ -40,7 +40,8 @@ def answers(db: Database) -> dict[str, list[tuple[object, ...]]]:
     return {name: sorted(pl.DataFrame(db.query(name).changes()).rows(), key=repr) for name in TEXTS}
 
 
-def test_threads_give_the_answers_of_one(session: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.parametrize("where", ["spark", "driver"])
+def test_threads_give_the_answers_of_one(session: SparkSession, tmp_path: Path, where: str) -> None:
     places = files(tmp_path)
     columns = "(k BIGINT, v BIGINT, ts BIGINT) TIMESTAMP BY ts"
     with ms.connect(engine="inprocess") as alone:
@@ -54,15 +55,19 @@ def test_threads_give_the_answers_of_one(session: SparkSession, tmp_path: Path) 
     with ms.connect(tmp_path / "db", spark=session) as db:
         for name, place in places.items():
             db.execute(f"CREATE STREAM {name} {columns} USING parquet OPTIONS ('path' '{place}')")
-        db.execute("SET shards = 3; SET small_epochs = 'spark'")
+        db.execute(f"SET shards = 3; SET small_epochs = '{where}'")
         for name, text in TEXTS.items():
             db.register(text, name=name)
         db.run(until="idle")
         assert answers(db) == expected
-        assert db.stats()["epochs_run"] == {"one task": 2}
         runner = db.engine.runner
         assert isinstance(runner, SparkRunner)
-        assert [job.threads for job in runner.jobs()] == [2, 2]
+        if where == "spark":
+            assert db.stats()["epochs_run"] == {"one task": 2}
+            assert [job.threads for job in runner.jobs()] == [2, 2]
+        else:
+            assert db.stats()["epochs_run"] == {"driver": 2}
+            assert [len(copies) for copies in runner._copies.values()] == [2, 2]
     with ms.connect(tmp_path / "db", spark=session) as db:
         assert answers(db) == expected
 

@@ -23,7 +23,8 @@ from bench.workloads.rules import COLUMNS, TEMPLATE, rules
 
 import millstream as ms
 from millstream.engine.epochs import task as tasks
-from millstream.spark.runner import EXCHANGED_ROW, SHUFFLES
+from millstream.spark.envelopes import seal
+from millstream.spark.runner import EXCHANGED_BYTE, EXCHANGED_ROW, SHUFFLES
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -31,8 +32,6 @@ if TYPE_CHECKING:
 SHARDS = (1, 2, 4, 8, 16)
 QUERIES, AVERAGE, EVERY, JOIN = "1,000 queries", "sliding average", "average at every instant", "window join"
 NARROW = "k BIGINT, v BIGINT, ts TIMESTAMP"
-_BYTES_OF_A_ROW = 48  # that was exchanged when its cost was measured
-SECONDS_PER_BYTE = EXCHANGED_ROW / _BYTES_OF_A_ROW
 
 
 def trials(settings: Settings) -> list[Trial]:
@@ -114,7 +113,8 @@ def watched() -> Iterator[Stages]:
         for _, load in outcome.loads.values():
             stages.rows += load.exchanged.rows
             stages.sent += load.exchanged.sent
-            stages.bytes += load.exchanged.bytes
+        if plan.shards > 1:
+            stages.bytes += sum(len(sealed.content) for envelope in sent for sealed in seal(envelope))
         return sent, outcome
 
     def take_in(plan: Any, work: Any, task: int, *rest: Any) -> Any:
@@ -142,7 +142,7 @@ def run(
         with watched() as stages:
             for name, (_, _, rows) in streams.items():
                 db.insert(name, rows)
-    cores, moved = shards, stages.bytes * SECONDS_PER_BYTE
+    cores, moved = shards, stages.sent * EXCHANGED_ROW + stages.bytes * EXCHANGED_BYTE
     start = SHUFFLES if shards > 1 and stages.bytes else 0.0
     expected = start + (stages.first() + moved) / cores + (stages.slowest() if shards > 1 else 0.0)
     more = {

@@ -193,3 +193,19 @@ def stable_order(codes: Codes) -> Positions:
     order = (packed & ((np.uint64(1) << bits) - np.uint64(1))).astype(np.intp)
     ordered = codes[order]
     return order if (ordered[1:] >= ordered[:-1]).all() else np.argsort(codes, kind="stable")
+
+
+def stable_order_of_ticks(ticks: Ticks) -> Positions:
+    """The positions that sort instants. As distances from the least of them, without the low bits that none has, they
+    leave room for the position in 64 bits: then plain numbers are sorted."""
+    if not ticks.size:
+        return np.zeros(0, np.intp)
+    distances = (ticks - ticks.min()).view(np.uint64)
+    used, bits = int(np.bitwise_or.reduce(distances)), int(ticks.size).bit_length()
+    unused = (used & -used).bit_length() - 1 if used else 0
+    if used.bit_length() - unused + bits > 64:
+        return np.argsort(ticks, kind="stable")
+    packed = ((distances >> np.uint64(unused)) << np.uint64(bits)) | np.arange(ticks.size, dtype=np.uint64)
+    packed.sort()
+    positions: Positions = (packed & np.uint64((1 << bits) - 1)).astype(np.intp)
+    return positions

@@ -1,13 +1,13 @@
 """Envelopes as rows of Spark: `(kind, flow, shard, origin, content)`, whatever is in them.
 
-The content of rows is an Arrow IPC stream, which the JVM passes on unread. Beside them travel what made a flow fail,
+The content of rows is an Arrow IPC stream, which the JVM passes on unread: packed, since a byte on its way costs more
+than what is done with it. Beside them travel what made a flow fail,
 the outcomes of the stages on their way to the driver, and a call for every shard, since a shard that is sent nothing
 must run as well: time passes for all.
 """
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
@@ -20,6 +20,7 @@ from pyspark import cloudpickle
 from millstream.engine.epochs.exchange import Envelope
 from millstream.engine.epochs.task import ShardOutcome
 from millstream.errors import Error
+from millstream.state.packing import packed, unpacked
 
 SCHEMA = "kind string, flow string, shard int, origin int, content binary"
 _ARROW = pa.schema(
@@ -65,14 +66,21 @@ def seal(envelope: Envelope) -> Iterator[Sealed]:
     frame = envelope.content
     rows = max(1, frame.height * _PIECE // max(1, int(frame.estimated_size())))
     for piece in frame.iter_slices(rows):
-        stream = io.BytesIO()
-        piece.write_ipc_stream(stream)
-        yield Sealed(EnvelopeKind.ROWS, *address, stream.getvalue())
+        yield Sealed(EnvelopeKind.ROWS, *address, _content(piece))
+
+
+def _content(rows: pl.DataFrame) -> bytes:
+    table, stream = packed(rows), pa.BufferOutputStream()
+    with pa.ipc.new_stream(stream, table.schema) as writer:
+        writer.write_table(table)
+    return bytes(stream.getvalue().to_pybytes())
 
 
 def unseal(sealed: Sealed) -> Envelope:
     content = (
-        pl.read_ipc_stream(sealed.content) if sealed.kind is EnvelopeKind.ROWS else cloudpickle.loads(sealed.content)
+        unpacked(pa.ipc.open_stream(sealed.content).read_all())
+        if sealed.kind is EnvelopeKind.ROWS
+        else cloudpickle.loads(sealed.content)
     )
     return Envelope(sealed.flow, sealed.shard, sealed.origin, content)
 

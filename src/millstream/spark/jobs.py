@@ -9,6 +9,7 @@ import base64
 import os
 import threading
 import zlib
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache, partial
@@ -18,8 +19,8 @@ from pyspark import SparkContext, TaskContext, cloudpickle
 from pyspark.sql import DataFrame, SparkSession
 
 from millstream.engine.epochs.exchange import Envelope
-from millstream.engine.epochs.side_by_side import run_side_by_side
-from millstream.engine.epochs.stages import StagePlan, first_tasks
+from millstream.engine.epochs.side_by_side import WORTH_THREADS, run_side_by_side
+from millstream.engine.epochs.stages import StagePlan, first_tasks, sums_of
 from millstream.engine.epochs.task import EpochWork, ShardOutcome, run_here, run_stage, take_in
 from millstream.errors import StateError
 from millstream.spark import envelopes
@@ -32,7 +33,6 @@ from millstream.state.store import Store
 _NICE = "MILLSTREAM_NICE"
 _POLARS_THREADS = "POLARS_MAX_THREADS"
 _IN_BACKGROUND = {_POLARS_THREADS: "1", "OMP_NUM_THREADS": "1", _NICE: "5"}
-SIDE_BY_SIDE = 50_000  # rows that are worth threads
 _making = threading.Lock()
 _WORK = "millstream.work"  # the local property that tells a task of a reused job what is new
 
@@ -155,7 +155,7 @@ def _run_here(plan: bytes, threads: int, batches: Iterator[pa.RecordBatch]) -> I
 
     def outcomes() -> Iterator[Sealed]:
         # A trace says at which step a process was: it is at one.
-        if threads > 1 and work.arriving >= SIDE_BY_SIDE and not work.trace:
+        if threads > 1 and work.arriving >= WORTH_THREADS and not work.trace:
             done = run_side_by_side(_copies(plan, threads), work, store)
         else:
             done = run_here(_plan(plan), work, 1, store)
@@ -209,6 +209,12 @@ def _further(
 
 
 def _sealed(sent: list[Envelope], outcome: ShardOutcome, shard: int) -> Iterator[Sealed]:
+    """What a stage sends, and its outcome, which says how many bytes that was."""
+    travelling: Counter[str] = Counter()
     for envelope in sent:
-        yield from envelopes.seal(envelope)
+        for sealed in envelopes.seal(envelope):
+            travelling[envelope.flow] += len(sealed.content)
+            yield sealed
+    for flow, (_, load) in outcome.loads.items():
+        load.exchanged.bytes = travelling[flow] + travelling[sums_of(flow)]
     yield envelopes.seal_outcome(outcome, shard)

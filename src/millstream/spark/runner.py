@@ -3,7 +3,8 @@
 The job carries segment names and operators, never rows: tasks read and write segments in the store, which every
 executor must see. Only names and counts come back to the driver. An epoch is one task that runs all stages on all
 shards, with threads for as many cores as it may have, as long as a shuffle would cost more than further cores gain; one
-that takes no longer than a job takes to start is run by the driver (`costs`). The answers are the same.
+that takes no longer than a job takes to start is run by the driver (`costs`), and in a Spark of this process, where the
+driver may have as many threads, one of up to half a second. The answers are the same.
 """
 
 from __future__ import annotations
@@ -16,10 +17,13 @@ from functools import partial
 from itertools import count
 from weakref import WeakKeyDictionary
 
+from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
 from millstream.engine.epochs.caution import Caution, NoCaution
+from millstream.engine.epochs.exchange import Exchanged
 from millstream.engine.epochs.runner import BackgroundRunner, InProcessRunner, run_carefully
+from millstream.engine.epochs.side_by_side import WORTH_THREADS
 from millstream.engine.epochs.stages import StagePlan, StagePlanner, first_tasks
 from millstream.engine.epochs.task import (
     EpochOutcome,
@@ -30,14 +34,17 @@ from millstream.engine.epochs.task import (
     prepare,
 )
 from millstream.kernel.operator import EVERYWHERE
-from millstream.spark.costs import DRIVER, ONE_TASK, SHUFFLED, EpochCosts
+from millstream.spark import envelopes
+from millstream.spark.costs import DRIVER, ONE_TASK, SHUFFLED, EpochCosts, speed
 from millstream.spark.culprits import WorkerDied, has_user_code, run_without_culprits
-from millstream.spark.jobs import SIDE_BY_SIDE, OneTaskJob, can_tell_tasks, run_shuffled
+from millstream.spark.jobs import OneTaskJob, can_tell_tasks, run_shuffled
 from millstream.spark.session import task_threads
 from millstream.state.store import DirectoryStore
 
-# Measured, in seconds: what a row costs in one task, what exchanging it adds, and what shuffles cost however few rows.
-_ROW, EXCHANGED_ROW, SHUFFLES = 0.8e-6, 1.0e-6, 0.5
+# Measured, in seconds: what a row costs in one task, what exchanging it adds, it and its bytes, and what shuffles cost
+# however few rows.
+_ROW, EXCHANGED_ROW, EXCHANGED_BYTE, SHUFFLES = 0.8e-6, 0.15e-6, 8e-9, 0.5
+_BYTES = 16  # of a row, before any was exchanged
 _SPLIT = 200_000  # rows that are worth several tasks where no shuffle is needed
 _MOST = 10_000_000  # rows that one task may hold
 _REMEMBERED = 16  # jobs of one task, by plan
@@ -65,9 +72,10 @@ class SparkRunner:
         self.small_epoch: int | None = None  # rows below which one task does it all; None: by what it costs
         self.costs = EpochCosts()
         self._cores = 0
-        # By plan: the rows that went to other shards for each that arrived. Combiners may leave hardly any.
-        self._shares: WeakKeyDictionary[StagePlan, float] = WeakKeyDictionary()
+        # By plan: what exchanging costs for each row that arrives. Combiners may leave hardly any.
+        self._exchanging: WeakKeyDictionary[StagePlan, float] = WeakKeyDictionary()
         self._jobs: dict[StagePlan, OneTaskJob] = {}
+        self._copies: WeakKeyDictionary[StagePlan, tuple[StagePlan, ...]] = WeakKeyDictionary()
 
     def run(self, task: EpochTask) -> EpochOutcome:
         plan, work = prepare(task, self.planner)
@@ -87,7 +95,17 @@ class SparkRunner:
         return self._learnt(plan, task, ONE_TASK if is_small else SHUFFLED, without_culprits)
 
     def _run_here(self, task: EpochTask, plan: StagePlan, work: EpochWork) -> list[ShardOutcome]:
-        return run_carefully(task, plan, work, 1, self.store, self.caution)
+        threads = self._threads(plan) if task.arriving >= WORTH_THREADS else 1
+        copies = self._copies_of(plan, threads) if threads > 1 else ()
+        return run_carefully(task, plan, work, 1, self.store, self.caution, copies)
+
+    def _copies_of(self, plan: StagePlan, count: int) -> tuple[StagePlan, ...]:
+        """One for each thread; they last as long as the plan."""
+        found = self._copies.get(plan)
+        if found is None or len(found) != count:
+            packed = envelopes.dumps(plan)
+            found = self._copies[plan] = tuple(cloudpickle.loads(packed) for _ in range(count))
+        return found
 
     def _run_job(self, plan: StagePlan, is_small: bool, work: EpochWork) -> list[ShardOutcome]:
         self.store.sync_tail()
@@ -102,11 +120,13 @@ class SparkRunner:
         begun = time.perf_counter()
         outcome = combine_outcomes(plan, run())
         took, worked = time.perf_counter() - begun, sum(outcome.seconds.values())
-        is_alone = task.arriving < SIDE_BY_SIDE or self._threads(plan) == 1  # or steps ran at the same time
+        threads = self._threads(plan)
+        is_alone = task.arriving < WORTH_THREADS or threads == 1  # or steps ran at the same time
         started = max(took - worked, 0.0) if ran_as == ONE_TASK and is_alone else None
         if task.arriving and plan.shuffles:
-            self._shares[plan] = sum(found.sent for found in outcome.exchanged.values()) / task.arriving
-        self.costs.learn(plan, task, self.store, took if ran_as == DRIVER else worked, started)
+            self._exchanging[plan] = sum(map(_exchanging, outcome.exchanged.values())) / task.arriving
+        worked = took * speed(task, threads) if ran_as == DRIVER else worked
+        self.costs.learn(plan, task, self.store, worked, started)
         return replace(outcome, ran_as=ran_as, tasks=_tasks(plan, task, ran_as))
 
     def _is_for_the_driver(self, plan: StagePlan, task: EpochTask) -> bool:
@@ -118,7 +138,7 @@ class SparkRunner:
             return True
         if task.run_by == "spark" or self.is_background or self.small_epoch is not None:
             return False
-        return self.costs.is_for_the_driver(plan, task, self.store, self.cores)
+        return self.costs.is_for_the_driver(plan, task, self.store, self.cores, self._threads(plan))
 
     @property
     def cores(self) -> int:
@@ -135,7 +155,8 @@ class SparkRunner:
         if not plan.shuffles:
             return _MOST if threads >= self.cores else _SPLIT
         cores = min(plan.shards, self.cores)
-        gain = _ROW / threads - (_ROW + self._shares.get(plan, 1.0) * EXCHANGED_ROW) / cores
+        exchanging = self._exchanging.get(plan, EXCHANGED_ROW + _BYTES * EXCHANGED_BYTE)
+        gain = _ROW / threads - (_ROW + exchanging) / cores
         return min(SHUFFLES / gain, _MOST) if gain > 0 else _MOST
 
     def _threads(self, plan: StagePlan) -> int:
@@ -158,7 +179,7 @@ class SparkRunner:
 
     def fork(self) -> SparkRunner:
         runner = SparkRunner(self.session, self.store, self.planner.shards, self.caution)
-        runner.small_epoch, runner.costs, runner._shares = self.small_epoch, self.costs, self._shares
+        runner.small_epoch, runner.costs, runner._exchanging = self.small_epoch, self.costs, self._exchanging
         return runner
 
     def background_runner(self, pause: Callable[[], None]) -> SparkBackgroundRunner:
@@ -231,6 +252,11 @@ class SparkBackgroundRunner(SparkRunner):
 
 def _steps(plan: StagePlan) -> Iterator[str]:
     return (step.name for stage in plan.stages for step in stage.steps)
+
+
+def _exchanging(found: Exchanged) -> float:
+    """The seconds that it takes to have rows on other shards."""
+    return found.sent * EXCHANGED_ROW + found.bytes * EXCHANGED_BYTE
 
 
 def _tasks(plan: StagePlan, task: EpochTask, ran_as: str) -> int:

@@ -36,7 +36,7 @@ class Envelope:
 @dataclass
 class Exchanged:
     """Rows that were to go to other shards, as how many they went since a combiner had put them together, and the bytes
-    of these."""
+    of these: as they travel, or, where they never leave the process, in memory."""
 
     rows: int = 0
     sent: int = 0

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Protocol
 
 from millstream.engine.epochs.caution import Caution, NoCaution, TriedTask
+from millstream.engine.epochs.side_by_side import run_side_by_side
 from millstream.engine.epochs.stages import StagePlan, StagePlanner
 from millstream.engine.epochs.task import (
     EpochOutcome,
@@ -93,10 +94,17 @@ class InProcessRunner:
 
 
 def run_carefully(
-    task: EpochTask, plan: StagePlan, work: EpochWork, tasks: int, store: Store, caution: Caution
+    task: EpochTask,
+    plan: StagePlan,
+    work: EpochWork,
+    tasks: int,
+    store: Store,
+    caution: Caution,
+    copies: Sequence[StagePlan] = (),
 ) -> list[ShardOutcome]:
-    """What a task does in this process: its steps are noted, and those that ended a process are tried in a child before
-    they are run here. A step that ends that one too has failed."""
+    """What a task does in this process, with a thread for each of the `copies` of the plan: its steps are noted, and
+    those that ended a process are tried in a child before they are run here. A step that ends that one too has
+    failed."""
     culprits: dict[str, EvaluationError] = {}
     if isinstance(store, DirectoryStore):
         merges = [merge.name for merge in work.merges]
@@ -108,8 +116,12 @@ def run_carefully(
             return TriedTask(directory, replace(task, merges=work.merges), plan.shards, tasks)
 
         culprits = caution.culprits(steps, tried)
-    with caution.noted():
-        outcomes = run_here(plan, work.without(culprits), tasks, store)
+    work = work.without(culprits)
+    if copies:
+        outcomes = run_side_by_side(copies, work, store, caution.noted)
+    else:
+        with caution.noted():
+            outcomes = run_here(plan, work, tasks, store)
     return [ShardOutcome(failures=culprits), *outcomes] if culprits else outcomes
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import AbstractContextManager, nullcontext
 from contextvars import copy_context
 from dataclasses import dataclass, field
 from queue import SimpleQueue
@@ -20,13 +21,17 @@ from millstream.state.store import Store, Writer
 
 _Done = tuple[list[Envelope], list[ShardOutcome]]
 _Part = Callable[[StagePlan], _Done]
+Noted = Callable[[], AbstractContextManager[None]]
+WORTH_THREADS = 50_000  # rows
 
 
-def run_side_by_side(copies: Sequence[StagePlan], work: EpochWork, store: Store) -> list[ShardOutcome]:
-    """All stages, on as many shards at a time as there are copies of the plan."""
+def run_side_by_side(
+    copies: Sequence[StagePlan], work: EpochWork, store: Store, noted: Noted = nullcontext
+) -> list[ShardOutcome]:
+    """All stages, on as many shards at a time as there are copies of the plan; the steps of each thread are `noted`."""
     plan = copies[0]
     tasks = first_tasks(plan, len(work.arrived))
-    with store.file(f"e{work.epoch}", synced=work.synced) as writer, _Threads(copies, store) as threads:
+    with store.file(f"e{work.epoch}", synced=work.synced) as writer, _Threads(copies, store, noted) as threads:
         run = _Run(work, store, writer, tasks)
         inboxes, outcomes = _delivered(plan, threads.do(run.first(task) for task in range(tasks)))
         for number in range(1, len(plan.stages)):
@@ -78,6 +83,7 @@ class _Threads:
 
     copies: Sequence[StagePlan]
     store: Store
+    noted: Noted
     _free: SimpleQueue[StagePlan] = field(default_factory=SimpleQueue)
 
     def __enter__(self) -> _Threads:
@@ -99,7 +105,7 @@ class _Threads:
     def _do(self, part: _Part) -> _Done:
         plan = self._free.get()
         try:
-            with self._in_task():
+            with self._in_task(), self.noted():
                 return part(plan)
         finally:
             self._free.put(plan)

@@ -172,7 +172,12 @@ class Send:
 
     @property
     def sums(self) -> str:
-        return f"{self.flow} in sums"
+        return sums_of(self.flow)
+
+
+def sums_of(flow: str) -> str:
+    """The flow of totals that stand for rows of another one."""
+    return f"{flow} in sums"
 
 
 @dataclass(frozen=True)

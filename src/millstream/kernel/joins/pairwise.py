@@ -8,10 +8,10 @@ Stored rows lie in segments sorted by a 64-bit key, where rows find their partne
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
-from functools import reduce
+from functools import partial, reduce
 
 import numpy as np
 import polars as pl
@@ -45,6 +45,7 @@ from millstream.kernel.storage.probing import Pairs, equal_pairs, equal_values, 
 from millstream.kernel.storage.segments import codes_of, gather, horizon_of, numbers, released, summed
 from millstream.kernel.storage.synopsis import Consolidated, Synopsis, is_over, lets_go, retain, retained
 from millstream.kernel.storage.time_queue import is_due
+from millstream.kernel.storage.time_spans import Span, span, time_order_of
 from millstream.kernel.windows.imposed import Imposed, imposing
 from millstream.types import Schema
 
@@ -92,11 +93,14 @@ class KeyedJoin(Operator):
             return Arrangement(tuple(self._columns[side]), compared, (True, compared))
         return Arrangement(tuple(self._columns[side]), () if self.null_safe else keys, (False, keys))
 
-    def _candidates(self, probe: Segment, stored: Segment, side: int) -> Iterator[Pairs]:
-        """(row of the probe, row of what is stored of that side) in chunks: a superset of what matches."""
+    def _candidates(
+        self, probe: Segment, stored: Segment, side: int, when: Callable[[], Span | None] | None = None
+    ) -> Iterator[Pairs]:
+        """(row of the probe, row of what is stored of that side) in chunks: a superset of what matches, of which those
+        may be left out that do not start `when` they would have to."""
         band = self._bands[side]
         if self.keys:
-            return equal_pairs(stored, codes_of(probe))
+            return equal_pairs(stored, codes_of(probe), when)
         if band is not None:
             return pairs_of_runs(*band.runs(codes_of(stored), probe))
         return pairs_of_runs(np.zeros(probe.height, np.intp), np.full(probe.height, stored.height, np.intp))
@@ -290,7 +294,8 @@ class InnerJoin(KeyedJoin):
             return
         candidates = lineage.candidates(probe, stored, stored_side) if lineage is not None and self.keys else None
         paired = lineage if candidates is None and SIGNATURE in left.columns else None
-        for probing, found in candidates or self._candidates(probe, stored, stored_side):
+        when = partial(self._span, probe, stored, stored_side)
+        for probing, found in candidates or self._candidates(probe, stored, stored_side, when):
             i, j = (probing, found) if stored_side == 1 else (found, probing)
             start = np.maximum(numbers(left, START)[i], numbers(right, START)[j])
             end = np.minimum(self.windows[0].ends(left, i), self.windows[1].ends(right, j))
@@ -310,6 +315,14 @@ class InnerJoin(KeyedJoin):
             made = self._satisfying(self._side_by_side(left, right, i, j, intervals))
             make_rows(made.height)
             yield made
+
+    def _span(self, probe: Segment, stored: Segment, stored_side: int) -> Span | None:
+        """When the partners of rows may start; None where what is stored is in no order of time."""
+        order, window = time_order_of(stored), self.windows[stored_side]
+        if order is None:
+            return None
+        longest = order.longest if window.ticks is None else window.ticks
+        return span(numbers(probe, START), self.windows[1 - stored_side].ends(probe), longest)
 
     def _side_by_side(
         self, left: Segment, right: Segment, i: Positions, j: Positions, intervals: Mapping[str, Ticks]

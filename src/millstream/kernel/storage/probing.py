@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -10,14 +10,15 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from millstream.kernel.batch import value_column
+from millstream.kernel.batch import START, value_column
 from millstream.kernel.columns import is_small
 from millstream.kernel.keys import Codes, Positions, order_codes, order_ticks, physical
 from millstream.kernel.operator import Segment
 from millstream.kernel.scalar.expressions import Call, Cast, Column, Expression, Literal, conjuncts
 from millstream.kernel.step_limits import check_wanted, look_at_pairs
 from millstream.kernel.storage.directory import directory_of
-from millstream.kernel.storage.segments import codes_of, gather
+from millstream.kernel.storage.segments import codes_of, gather, numbers
+from millstream.kernel.storage.time_spans import Runs, Span, runs_of_codes, within
 from millstream.types import INTEGER_BITS, INTEGERS, INTERVAL, TIMESTAMP, TIMESTAMP_NTZ
 
 Pairs = tuple[Positions, Positions]
@@ -26,17 +27,28 @@ _CHUNK = 1 << 20  # candidate pairs looked at together: bounds the memory of cro
 _MOST_ROWS_PER_PROBE = 1_000  # above, a directory would hardly be used as often as it takes to make up for making it
 
 
-def equal_pairs(stored: Segment, probes: Codes) -> Iterator[Pairs]:
-    """All (probe, row of the segment) of equal codes, by probe and then by row, in chunks."""
+def equal_pairs(stored: Segment, probes: Codes, when: Callable[[], Span | None] | None = None) -> Iterator[Pairs]:
+    """All (probe, row of the segment) of equal codes, by probe and then by row, in chunks. Where a code has many rows,
+    those may be left out that do not start `when` they would have to."""
     codes = codes_of(stored)
     is_worth_it = not is_small(codes.size) and probes.size * _MOST_ROWS_PER_PROBE >= codes.size
     directory = directory_of(stored) if is_worth_it else None
     if directory is None:
         yield from pairs_of_runs(codes.searchsorted(probes), codes.searchsorted(probes, side="right"))
         return
-    for i, j in pairs_of_runs(*directory.ranges(probes)):
+    runs = directory.ranges(probes)
+    if when is not None and _is_worth_halving(runs) and (asked := when()) is not None:
+        yield from pairs_of_runs(*within(numbers(stored, START), runs_of_codes(codes, probes, runs), asked))
+        return
+    for i, j in pairs_of_runs(*runs):
         equal = codes[j] == probes[i]
         yield (i, j) if equal.all() else (i[equal], j[equal])
+
+
+def _is_worth_halving(runs: Runs) -> bool:
+    """Whether runs are so long that to halve them costs less than to look at all of their rows."""
+    counts = runs[1] - runs[0]
+    return int(counts.sum()) > 2 * counts.size * int(counts.max(initial=0)).bit_length()
 
 
 def pairs_of_runs(first: Positions, past: Positions) -> Iterator[Pairs]:

@@ -19,7 +19,7 @@ import polars as pl
 from millstream.kernel.batch import END, INF, START, WEIGHT, Batch, changes, net_changes, value_columns
 from millstream.kernel.columns import frame_of, is_small, only, stacked, take, with_columns
 from millstream.kernel.distribution import Distribution, anywhere, by_value, same_columns
-from millstream.kernel.keys import Ticks
+from millstream.kernel.keys import Ticks, stable_order_of_ticks
 from millstream.kernel.operator import NO_STATE, Operator, Progress, State
 from millstream.kernel.storage.expiries import note_ended
 from millstream.kernel.storage.segments import numbers, released
@@ -106,7 +106,7 @@ class EverySlide(Operator):
 
 def _in_order(points: Batch) -> Batch:
     instants = numbers(points, START)
-    return take(points, np.argsort(instants, kind="stable")) if (instants[1:] < instants[:-1]).any() else points
+    return take(points, stable_order_of_ticks(instants)) if (instants[1:] < instants[:-1]).any() else points
 
 
 def _is_among(instants: Ticks, sorted_ones: Ticks) -> npt.NDArray[np.bool_]:
