@@ -52,6 +52,7 @@ BY_PAPER = {
         "small_epochs",
         "stocks_and_articles",
         "sharing_choice",
+        "constants",
     ),
     "psoup": (
         "modes",

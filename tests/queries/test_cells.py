@@ -21,6 +21,8 @@ TEXTS = (
     "SELECT coalesce(g, 0) AS h, count(v) FROM S {w} WHERE a > {0} AND b <> {1} GROUP BY g HAVING sum(v) > 3",
     "SELECT DISTINCT any(v > 3), every(v > 1), count_if(v > 2) FROM S {w} WHERE a >= {0} AND b < {1} GROUP BY g",
     "SELECT g, a, count(*) FROM S {w} WHERE a + b > {0} AND d < {1} GROUP BY g, a",
+    "SELECT g, sum(v), avg(d) FROM S {w} WHERE a > {0} GROUP BY g HAVING count(*) <= {1}",
+    "SELECT DISTINCT CASE WHEN count(v) > {0} THEN 1 END AS c FROM S {w} WHERE a > {1} GROUP BY g",
 )
 EXTREMES = (
     "SELECT min(v), max(d), sum(v) FROM S {w} WHERE a > {0} AND b < {1}",
@@ -218,6 +220,28 @@ def test_a_sum_that_does_not_fit_stops_its_query_alone(grouping: str, shards: in
     sums = [query.result()["s"].to_pylist() for query in (queries[0], queries[2], queries[4], late[0])]
     assert sums == [[-1], [-1], [-large], [-1]]
     db.close()
+
+
+@pytest.mark.parametrize("shards", [1, 3])
+def test_a_sum_that_does_not_fit_fails_nothing_where_having_leaves_it_out(shards: int, tmp_path: Path) -> None:
+    """By a constant of each query, also after a restart."""
+    text = "SELECT g, sum(v) AS s FROM L [RANGE 5] WHERE a < ? GROUP BY g HAVING count(*) < ?"
+    constants = [(9, 3), (9, 9), (3, 3), (2, 3)]
+    with ms.connect(tmp_path / "db", engine="inprocess") as db:
+        db.execute(f"SET shards = {shards}; CREATE STREAM L (g INT, a INT, v BIGINT) TIMESTAMP BY ts")
+        queries = db.register_many(text, constants, names=["p", "q", "r", "s"])
+        assert all(is_in_cells(query) for query in queries)
+        db.insert("L", [(1, 1, 2**62, 0), (2, 1, 7, 0)])
+    with ms.connect(tmp_path / "db", engine="inprocess") as db:
+        db.insert("L", [(1, 2, 2**62, 1), (1, 4, 1, 1), (2, 4, 1, 2)])
+        db.advance("L", to=3)
+        for name in ("q", "r"):
+            with pytest.raises(ms.EvaluationError, match="does not fit into BIGINT"):
+                db.query(name).result()
+        assert db.query("p").result().to_pylist() == [{"g": 2, "s": 8}]
+        assert rows_of(db.query("s").result()) == [str((1, 2**62)), str((2, 7))]
+        together = db.results([db.query("p"), db.query("s")])
+        assert len(rows_of(together)) == 3
 
 
 @pytest.mark.parametrize(

@@ -195,7 +195,7 @@ class UnmaterializedOfMany:
         for own, frames in zip(tables, evaluation.answer_of_many(group, tables, snapshot, firsts, last), strict=True):
             queries = Numbered(own[QUERY].to_numpy(), own[QUERY].to_numpy())
             if group.lifted.upper is not None:
-                rows = combined(group, queries, frames, since, until, most)
+                rows = combined(group, queries, (own,), frames, since, until, most)
             else:
                 kept = rows_of_many(group, queries, frames, since, until)
                 rows = concat([*kept], empty_batch((ph.QUERY, *group.kept)))

@@ -128,7 +128,8 @@ class Enforcement:
         group = self._groups[edge]
         counts = np.zeros(self._groups.tables.next_query(group) + BLOCK_SIZE, np.int64)
         if group.lifted.upper is not None:
-            counts = rows_beyond(group, frames, NEAR * self._limits.rows, counts.size, self._limits.steps)
+            table = self._groups.tables.admitted(group, self._commits.snapshot)
+            counts = rows_beyond(group, table, frames, NEAR * self._limits.rows, counts.size, self._limits.steps)
             frames = []
         for frame in frames:
             if is_packed(frame) or is_tree(frame):

@@ -177,7 +177,8 @@ class Reader:
             return extent.has_alive(since) or extent.has_changes(since, until)
 
         frames = self.segments(group.edge, snapshot, wanted, since)
-        return combined(group, queries, frames, since, until, self.limits.steps)
+        table = self._groups.tables.admitted(group, snapshot) if group.upper.with_constants else ()
+        return combined(group, queries, table, frames, since, until, self.limits.steps)
 
     def height(self, edge: str) -> int:
         """How many rows an edge has shown, without reading them."""

@@ -58,8 +58,8 @@ def can_be_summed_in_cells(
     core: lo.Node, columns: Sequence[Expression], above: Sequence[lo.Node], *, retracting: bool
 ) -> bool:
     """Whether the operators on the rows of queries begin with an aggregate of sums, or of extremes of rows that leave
-    by themselves or are few, and none of them can fail but by sums that do not fit. With `retracting` windows take rows
-    back."""
+    by themselves or are few, and none of them can fail but by sums that do not fit. What is summed is the same for all
+    queries; above it they may have constants of their own. With `retracting` windows take rows back."""
     if not above or not isinstance(above[0], lo.Aggregate):
         return False
     leaving, calls = not retracting and _leave_by_themselves(core), above[0].calls
@@ -69,9 +69,11 @@ def can_be_summed_in_cells(
         return False
     if not all(isinstance(node, lo.Filter | lo.Project | lo.Distinct) for node in above[1:]):
         return False
-    computed = [*columns, *(e for node in above for e in node.computed)]
-    computed = [e.transform(lambda part: part.value if _is_total(part) else part) for e in computed]
-    return not any(can_fail(e) or any(isinstance(part, Parameter) for part in e.walk()) for e in computed)
+    summed = [*columns, *above[0].computed]
+    if any(isinstance(part, Parameter) for e in summed for part in e.walk()):
+        return False
+    computed = [*summed, *(e for node in above[1:] for e in node.computed)]
+    return not any(can_fail(e.transform(lambda part: part.value if _is_total(part) else part)) for e in computed)
 
 
 def _leave_by_themselves(core: lo.Node) -> bool:

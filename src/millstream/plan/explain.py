@@ -9,7 +9,8 @@ from decimal import Decimal
 
 from millstream.kernel.joins.graph import JoinGraph
 from millstream.kernel.just_in_time.tree_shape import shown_shape
-from millstream.kernel.ordering.sort_keys import SortKey
+from millstream.kernel.ordering.sort_keys import RowOrder, SortKey
+from millstream.kernel.ordering.top import Places
 from millstream.kernel.ordering.window_functions import WindowCall
 from millstream.kernel.windows.time import RangeOn, Rows, Sessions
 from millstream.plan import nodes as lo
@@ -119,6 +120,8 @@ def describe(node: lo.Node, domain: TimeDomain = PLAIN_TICKS) -> str:
             return "Distinct"
         case lo.Top():
             return _top(node)
+        case ph.SizedTop():
+            return f"First rows of each query{_shown_places(node.order, node.places, node.schema)}"
         case lo.Over():
             return _over(node)
         case lo.SetOperation():
@@ -135,13 +138,17 @@ def _asof_join(node: lo.AsofJoin) -> str:
 
 
 def _top(node: lo.Top) -> str:
-    places, order = node.places, node.order
-    words = ["First rows" if places.limit is None else f"First {places.limit} rows"]
-    words += ["with ties"] if places.with_ties else []
+    limit = node.places.limit
+    words = "First rows" if limit is None else f"First {limit} rows"
+    return words + _shown_places(node.order, node.places, node.schema)
+
+
+def _shown_places(order: RowOrder, places: Places, schema: Schema) -> str:
+    words = ["with ties"] if places.with_ties else []
     words += [f"after {places.offset}"] if places.offset else []
-    words += [f"by {shown_keys(order.keys, node.schema)}"] if order.keys else []
-    words += [f"key {', '.join(node.schema[column].name for column in order.partition)}"] if order.partition else []
-    return " ".join(words)
+    words += [f"by {shown_keys(order.keys, schema)}"] if order.keys else []
+    words += [f"key {', '.join(schema[column].name for column in order.partition)}"] if order.partition else []
+    return "".join(f" {word}" for word in words)
 
 
 def _over(node: lo.Over) -> str:

@@ -15,7 +15,7 @@ windows of different sizes on a stream have its elements in common, and are give
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from itertools import takewhile
@@ -41,9 +41,10 @@ from millstream.kernel.scalar.expressions import (
 )
 from millstream.kernel.sharing.keyed_selection import equality_key
 from millstream.kernel.sharing.query_windows import SizedWindow
-from millstream.kernel.windows.time import Now, RangeOn, Rows, Sessions, UserWindow
+from millstream.kernel.windows.time import Now, Rows, UserWindow
 from millstream.plan import nodes as lo
 from millstream.plan import physical as ph
+from millstream.plan.analysis.fails_outside import fails_outside_selections
 from millstream.plan.analysis.monotonic import is_non_retroactive
 from millstream.plan.fingerprint import fingerprint
 from millstream.plan.own_columns import (
@@ -65,11 +66,11 @@ _BLIND_TO_NULL = {"count", "sum", "avg", "min", "max", *VARIANCES, *BOOLEANS}
 _MANY_CONSTANTS = 1_000
 QUERY_ROWS = "_queries-"  # what the names of query tables as sources begin with
 
-# Where queries begin to differ: in what they select of the FROM list, or of what is computed from it (HAVING); or also
-# in constants that stand anywhere above the FROM list; or also in how long elements stay in the window on a stream.
-# "everywhere" is both.
-Cut = OneOf["from", "computed", "anywhere", "window", "everywhere"]
-CUTS: tuple[Cut, ...] = "computed", "from", "window", "anywhere", "everywhere"
+# Where queries begin to differ: in what they select of the FROM list, or of what is computed from it (HAVING), or in
+# how many of its first rows they want; or also in constants that stand anywhere above the FROM list; or also in how
+# long elements stay in the window on a stream. "everywhere" is both.
+Cut = OneOf["from", "computed", "limit", "anywhere", "window", "everywhere"]
+CUTS: tuple[Cut, ...] = "computed", "from", "limit", "window", "anywhere", "everywhere"
 
 
 @dataclass(frozen=True)
@@ -101,8 +102,8 @@ class Split:
 
     @property
     def window(self) -> SizedWindow | None:
-        """Of each query, where these may have windows of any sizes."""
-        if isinstance(self.core, ph.SizedRows):
+        """Of each query, where these may have windows of any sizes, or any limits."""
+        if isinstance(self.core, ph.SizedRows | ph.SizedTop):
             return SizedWindow("rows", True, (self.core.place,))
         return self.above[0].window if self.above and isinstance(self.above[0], ph.QueryWindow) else None
 
@@ -126,6 +127,8 @@ def split(plan: lo.Node, cut: Cut = "from") -> Split | None:
     """None where there is nothing to take out, or something that cannot keep queries apart."""
     if cut in ("window", "everywhere"):
         return _split_at_window(plan, cut)
+    if cut == "limit":
+        return _split_at_limit(plan)
     if cut == "anywhere":
         plan, constants = with_general_constants(plan, _differs_in_selections)
         if not constants and not any(is_parametrised(e) for node in plan.walk() for e in node.computed):
@@ -136,6 +139,32 @@ def split(plan: lo.Node, cut: Cut = "from") -> Split | None:
     if found is None or _differs_elsewhere(found):
         return None
     return replace(found, constants=constants, cut=cut)
+
+
+def _split_at_limit(plan: lo.Node) -> Split | None:
+    """How many of the first rows queries want is all that they differ in, beside labels."""
+    plan, constants = with_general_labels(plan, 1)
+    taken = taken_apart(plan)
+    above: list[lo.Node] = []
+    node = taken.plan
+    while not isinstance(node, lo.Top):
+        if not (can_be_lifted(node) and len(node.children) == 1):
+            return None
+        above.append(node)
+        node = node.children[0]
+    places = node.places
+    if places.limit is None or places.with_ties or node.order.partition or not _is_common(node.input):
+        return None
+    if not any(isinstance(n, lo.StreamScan) for n in node.input.walk()):
+        return None
+    if any(can_fail(e) or is_parametrised(e) for each in above for e in each.computed):
+        return None
+    core = ph.SizedTop(node.input, node.order, ph.most_places(places))
+    columns = tuple(Column(f.type, index, f.name) for index, f in enumerate(node.schema))
+    wanted = Call(BOOLEAN, "=", (Column(BIGINT, len(node.schema), "limit"), Parameter(BIGINT, 0)))
+    names = tuple(f.name for f in node.schema)
+    own, limit = taken.own_columns, Literal(BIGINT, places.limit)
+    return Split(core, wanted, columns, names, tuple(reversed(above)), own, (limit, *constants), "limit")
 
 
 def _split_at_window(plan: lo.Node, cut: Cut) -> Split | None:
@@ -205,7 +234,7 @@ def _split(taken: Taken, cut: Cut) -> Split | None:
         above.append(node)
         node = node.children[0]
     leaf = _computed_leaf(node) if cut == "computed" else None
-    if (cut == "computed" and leaf is None) or _fails_outside_selections(node):
+    if (cut == "computed" and leaf is None) or fails_outside_selections(node):
         return None
     pulled = _pull(node, leaf)
     above.reverse()
@@ -297,35 +326,6 @@ def _with_indexes(condition: Expression) -> Expression:
         found.append(chained("or", [Call(BOOLEAN, part.function, values), *missing]))
         found += [Reported(BOOLEAN, Call(BOOLEAN, "isnull", (a.error,)), a.error, a.hint) for a in reported]
     return conjunction(list(dict.fromkeys(found)))
-
-
-def _fails_outside_selections(node: lo.Node, *, below: bool = False) -> bool:
-    """Whether what can fail stands below a selection: there it does on rows that no query wants. A group tells it of
-    selections as rows come, so that none may be taken back."""
-    selects = isinstance(node, lo.Filter | lo.Join | ph.ManyJoin)
-    if any(map(can_fail, node.computed)):
-        retracting = any(map(_takes_back, _walk_to_aggregates(node)))
-        if below or (selects and (retracting or not isinstance(node, lo.Filter))):
-            return True
-    return any(_fails_outside_selections(child, below=below or selects) for child in node.children)
-
-
-def _walk_to_aggregates(node: lo.Node) -> Iterator[lo.Node]:
-    """What rows come through. An aggregate reads what is final, so that what it gives was there, whatever is below."""
-    yield node
-    for child in () if isinstance(node, lo.Aggregate) else node.children:
-        yield from _walk_to_aggregates(child)
-
-
-def _takes_back(node: lo.Node) -> bool:
-    """Whether rows that it has given may be nothing in the end, even at the instant at which they came."""
-    if isinstance(node, lo.TableScan):
-        return node.nature not in ("APPEND ONLY", "STATIC")
-    if isinstance(node, lo.Window):
-        return isinstance(node.window, Rows | Sessions | RangeOn)
-    return isinstance(node, lo.Distinct | lo.SetOperation | lo.RelationToStream) or (
-        isinstance(node, lo.Join) and node.join != "inner"
-    )
 
 
 def _once(condition: Expression) -> Expression:

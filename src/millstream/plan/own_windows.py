@@ -104,7 +104,7 @@ def _joined(core: lo.Node, condition: Expression) -> StampedJoin | None:
 
 def have_room(core: lo.Node, sizes: Sequence[int]) -> bool:
     """Whether windows of these sizes have their elements in a core, and not with larger or smaller ones."""
-    if isinstance(core, ph.SizedRows):
+    if isinstance(core, ph.SizedRows | ph.SizedTop):
         return core.has_room_for(sizes[0])
     stamped = (node.input for node in core.walk() if isinstance(node, ph.Stamped))
     windows = (each.window for each in stamped if isinstance(each, lo.Window))

@@ -14,7 +14,7 @@ from millstream.kernel.just_in_time import tree_shape
 from millstream.kernel.just_in_time.producers import ProducerOutput
 from millstream.kernel.lazy import matched_selection, matches, ranked_tree, tree_selection
 from millstream.kernel.multiway import half_join, join_tree, stem_join
-from millstream.kernel.ordering import frames, over, sort_keys, top, window_functions
+from millstream.kernel.ordering import first_rows_of_queries, frames, over, sort_keys, top, window_functions
 from millstream.kernel.relational import (
     change_log,
     checked_cells,
@@ -107,6 +107,7 @@ TAGS: Mapping[type, str] = {
     ph.Runs: "Runs",
     ph.Shortened: "Shortened",
     ph.SizedRows: "SizedRows",
+    ph.SizedTop: "SizedTop",
     ph.Stamped: "Stamped",
     ph.StemJoin: "StemJoin",
     ph.TreeSelection: "TreeSelection",
@@ -159,6 +160,7 @@ STEP_TAGS: Mapping[type, str] = {
     runs.ForetoldRuns: "foretoldruns",
     rows_window.RowsWindow: "rowswindow",
     rows_of_queries.RowsOfQueries: "sizedrows",
+    first_rows_of_queries.FirstRowsOfQueries: "sizedtop",
     sample.Sample: "sample",
     sessions.SessionWindow: "sessionwindow",
     user_window.DefinedWindow: "definedwindow",

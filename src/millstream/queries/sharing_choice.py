@@ -146,7 +146,8 @@ class SharingChoice:
         return None
 
     def _is_worth(self, membership: Membership, settings: Settings) -> bool:
-        if membership.split.window is not None and len(self._sizes.get(membership.group.identity, ())) < ENOUGH_SIZES:
+        has_sizes = membership.split.window is not None and membership.split.cut != "limit"
+        if has_sizes and len(self._sizes.get(membership.group.identity, ())) < ENOUGH_SIZES:
             return False
         return self.is_to_share(membership.group, settings, membership.wanted)
 

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
-from functools import cmp_to_key, partial
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -25,7 +22,7 @@ from tests.support.instants import (
     texts,
     window,
 )
-from tests.support.orders import compared
+from tests.support.orders import first_rows_of
 
 from millstream.kernel.batch import INF
 from millstream.kernel.operator import NO_STATE, Progress
@@ -80,31 +77,11 @@ def test_each_partition_may_want_as_many_as_a_column_of_it_says(
         found: Bag = Counter()
         for limit in range(4):
             own = Counter({row: count for row, count in bags[0].items() if row[0] == limit})
-            found += expected(BEST, Places(limit, offset, with_ties))([own])
+            found += first_rows_of(BEST, Places(limit, offset, with_ties))([own])
         return found
 
     with odd_sizes(collide=False):
         check_steps(top, [schema], [source], first_rows)
-
-
-def expected(order: RowOrder, places: Places) -> Callable[[list[Bag]], Bag]:
-    def first_rows(bags: list[Bag]) -> Bag:
-        partitions: dict[tuple[object, ...], list[tuple[Any, ...]]] = {}
-        for values, count in bags[0].items():
-            same = tuple("0.0" if value == "-0.0" else value for value in values)
-            partitions.setdefault(tuple(same[column] for column in order.partition), []).extend([same] * count)
-        found: Bag = Counter()
-        for rows in partitions.values():
-            everything = (*order.keys, *map(SortKey, (*order.ties, *range(len(rows[0])))))
-            rows.sort(key=cmp_to_key(partial(compared, everything)))
-            last = places.last
-            if places.with_ties and places.limit and last < len(rows):
-                while last < len(rows) and not compared(order.keys, rows[places.last - 1], rows[last]):
-                    last += 1
-            found.update(rows[places.offset : last])
-        return found
-
-    return first_rows
 
 
 SCHEMAS: list[tuple[Schema, st.SearchStrategy[Row]]] = [
@@ -128,7 +105,7 @@ def test_first_rows_are_right_at_every_instant(retract: bool, data: st.DataObjec
     places = Places(limit, data.draw(st.integers(0, 2)), data.draw(st.booleans()) and limit is not None)
     source = data.draw(sources(values, steps, retract=retract, size=16))
     with odd_sizes(collide):
-        check_steps(Top(schema, order, places, retractions=retract), [schema], [source], expected(order, places))
+        check_steps(Top(schema, order, places, retractions=retract), [schema], [source], first_rows_of(order, places))
 
 
 @pytest.mark.parametrize("limit", [1, 5])

@@ -15,8 +15,10 @@ from millstream.kernel.aggregation.combined import PartialTotals
 from millstream.kernel.batch import END, INF, INTERVAL_COLUMNS, START, WEIGHT, Batch, concat, empty_batch, value_column
 from millstream.kernel.columns import constant, only, with_columns
 from millstream.kernel.keys import Positions
+from millstream.kernel.operator import Segment, State
 from millstream.kernel.pipeline import run
 from millstream.kernel.sharing.cells import CELL, SPAN, bitmaps_of, by_span, cells_of, members_of
+from millstream.kernel.sharing.parameters import QUERIES
 from millstream.kernel.step_limits import StepLimits, limited
 from millstream.kernel.storage.memory import can_keep_index
 from millstream.kernel.storage.segments import gather, numbers
@@ -25,18 +27,30 @@ from millstream.plan.physical import QUERY
 
 
 def combined(
-    group: Group, queries: Numbered, frames: Sequence[pl.DataFrame], since: int, until: int, most: StepLimits
+    group: Group,
+    queries: Numbered,
+    table: Sequence[Segment],
+    frames: Sequence[pl.DataFrame],
+    since: int,
+    until: int,
+    most: StepLimits,
 ) -> Batch:
-    """The rows of queries with the place of each in front, right from an instant to another, from what the group has
-    shown; without values of more than so many bytes."""
-    rows = _answers(group.upper, np.unique(queries.numbers), frames, max(since, 0), until, most)
+    """The rows of queries of a query table with the place of each in front, right from an instant to another, from what
+    the group has shown; without values of more than so many bytes."""
+    rows = _answers(group.upper, np.unique(queries.numbers), table, frames, max(since, 0), until, most)
     if len(queries.numbers) == 1:  # all of them are its own
         return with_columns(rows, constant(value_column(0), int(queries.places[0]), rows.height))
     return queries.placed(rows)
 
 
 def _answers(
-    upper: Upper, queries: Numbers, frames: Sequence[pl.DataFrame], since: int, until: int, most: StepLimits
+    upper: Upper,
+    queries: Numbers,
+    table: Sequence[Segment],
+    frames: Sequence[pl.DataFrame],
+    since: int,
+    until: int,
+    most: StepLimits,
 ) -> Batch:
     """The same with the numbers of queries in front, which are different."""
     if since == until:  # all rows hold, and nothing changes
@@ -45,8 +59,9 @@ def _answers(
         rows, source, pipeline = _totals(upper, queries, frames, since, until), CELLS, upper.pipeline
     if source == upper.edge:
         return rows
+    states: dict[str, State] = {name: {QUERIES: tuple(table)} for name in upper.with_constants}
     with limited(most):
-        outcome = run(pipeline, {source: rows}, {}, {source: -1}, {source: until})
+        outcome = run(pipeline, {source: rows}, states, {source: -1}, {source: until})
     if upper.edge in outcome.failures:
         raise outcome.failures[upper.edge]
     return outcome.batches[upper.edge][empty_batch((QUERY, *upper.schema)).columns]
@@ -122,7 +137,14 @@ def count_of(frames: Sequence[pl.DataFrame], query: int) -> int:
     return sum(cells_of(frame, query).size for frame in frames)
 
 
-def rows_beyond(group: Group, frames: Sequence[pl.DataFrame], least: float, size: int, most: StepLimits) -> Numbers:
+def rows_beyond(
+    group: Group,
+    table: Sequence[Segment],
+    frames: Sequence[pl.DataFrame],
+    least: float,
+    size: int,
+    most: StepLimits,
+) -> Numbers:
     """How many rows the answers of queries, numbered up to a size, have held in all, of those that hold no less than
     so many. A query has no more of them than there are sums in which it has a part, so others need not be asked."""
     parts = np.zeros(size + SPAN, np.int64)
@@ -133,7 +155,7 @@ def rows_beyond(group: Group, frames: Sequence[pl.DataFrame], least: float, size
     if not near.size:
         return np.zeros(size, np.int64)
     until = max(int(numbers(frame, START).max()) for frame in frames)
-    held = _answers(group.upper, near, frames, 0, until, most)
+    held = _answers(group.upper, near, table, frames, 0, until, most)
     return np.bincount(numbers(held, value_column(0)), minlength=size)
 
 

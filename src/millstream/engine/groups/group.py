@@ -16,6 +16,7 @@ from millstream.kernel.batch import END, INF, START, WEIGHT, Batch, value_column
 from millstream.kernel.pipeline import Pipeline, Step
 from millstream.kernel.scalar.expressions import Expression
 from millstream.kernel.sharing.parameters import QUERY
+from millstream.kernel.sharing.query_constants import QueryConstants
 from millstream.plan import nodes as lo
 from millstream.plan import physical as ph
 from millstream.plan.grouping import Shape, Split
@@ -46,6 +47,11 @@ class Upper:
         if not isinstance(self.combining.operator, CombinedAggregate):
             raise AssertionError("nothing is put together")
         return self.combining.operator
+
+    @cached_property
+    def with_constants(self) -> tuple[str, ...]:
+        """The steps that read the query table."""
+        return tuple(step.name for step in self.pipeline.steps if isinstance(step.operator, QueryConstants))
 
     @cached_property
     def rest(self) -> Pipeline:

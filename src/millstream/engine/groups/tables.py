@@ -69,6 +69,10 @@ class QueryTables:
         found = self._read(names, held)
         return without(found, changes.gone) if changes is not None and changes.gone else found
 
+    def admitted(self, group: Group, snapshot: Snapshot) -> list[pl.DataFrame]:
+        """The rows that operators see of a table in a snapshot."""
+        return [*map(self._store.read, snapshot.query_table(group.selection).admitted)]
+
     def of_selection(self, selection: str) -> RowsByShape:
         """The rows of all queries that the snapshot has under the name of a selection, whether there is such a group
         now or not."""

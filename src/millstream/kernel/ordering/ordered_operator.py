@@ -57,7 +57,7 @@ class OrderedOperator(Operator):
         if touched.size:
             found = (self._found(segment, touched, before) for segment in kept)
             known = stacked([arrived, *(part for part in found if part.height)])
-            output = self._changes(known, before, low)
+            output = self._changes(known, before, low, state)
         wakes = time_queue.advanced(wakes, low)
         wakes = time_queue.pushed(wakes, self._wakes(arrived, low), low)
         rows = self._kept(kept, arrived, low)
@@ -65,7 +65,7 @@ class OrderedOperator(Operator):
         return output, {name: value for name, value in ((WAITING, waiting), (ROWS, rows), (WAKES, wakes)) if value}
 
     @abstractmethod
-    def _changes(self, known: pl.DataFrame, before: int, low: int) -> Batch:
+    def _changes(self, known: pl.DataFrame, before: int, low: int, state: State) -> Batch:
         """What is new from `before` to `low`, of all rows of some partitions that matter since `before`."""
 
     def _kept(self, kept: Sequence[Segment], arrived: pl.DataFrame, low: int) -> tuple[Segment, ...]:

@@ -19,6 +19,7 @@ import polars as pl
 
 from millstream.kernel.batch import END, INF, START, WEIGHT, Batch, empty_batch, net_changes, value_column
 from millstream.kernel.columns import constant, frame_of, stacked, taken
+from millstream.kernel.operator import State
 from millstream.kernel.ordering.frames import FAR, Reach
 from millstream.kernel.ordering.ordered_operator import OrderedOperator
 from millstream.kernel.ordering.ordered_rows import Instants, Int64s, OrderedRows, ordered_rows, ranges, unique_pairs
@@ -81,7 +82,7 @@ class Over(OrderedOperator):
         frames = [call.frame for call in calls if call.frame.has_offsets]
         self._key = self.order.keys[0] if frames else None
 
-    def _changes(self, known: pl.DataFrame, before: int, low: int) -> Batch:
+    def _changes(self, known: pl.DataFrame, before: int, low: int, state: State) -> Batch:
         found, _, _ = ordered_rows(known, self.order, before, low)
         instants = found.instants
         if not instants.real.size:

@@ -17,7 +17,7 @@ import polars as pl
 
 from millstream.kernel.batch import END, INF, START, WEIGHT, Batch, value_column
 from millstream.kernel.columns import frame_of, only, take
-from millstream.kernel.operator import Segment
+from millstream.kernel.operator import Segment, State
 from millstream.kernel.ordering.ordered_operator import OrderedOperator
 from millstream.kernel.ordering.ordered_rows import (
     Bools,
@@ -102,7 +102,7 @@ class Top(OrderedOperator):
         limits = self._limits(found)
         return np.where(limits < NO_LIMIT - self.places.offset, limits + self.places.offset, NO_LIMIT)
 
-    def _changes(self, known: pl.DataFrame, before: int, low: int) -> Batch:
+    def _changes(self, known: pl.DataFrame, before: int, low: int, state: State) -> Batch:
         found, _, _ = ordered_rows(known, self.order, before, low)
         found = found.only(self._may_be_wanted(found))
         instants = found.instants

@@ -170,7 +170,7 @@ class CheckedCellAggregate(CompactedCellAggregate):
         errors: list[Batch] = []
         for span, cells in by_span(rows):
             for first in range(0, len(queries), _TOGETHER):
-                errors += self._errors_of(cells, span, queries[first : first + _TOGETHER], progress)
+                errors += self._errors_of(cells, span, queries[first : first + _TOGETHER], table, progress)
         found = [batch for batch in errors if batch.height]
         if found:
             raise error_in(pl.concat([batch.sort(START).head(1) for batch in found]).sort(START))
@@ -189,7 +189,7 @@ class CheckedCellAggregate(CompactedCellAggregate):
         return only(rows, beyond[owner])
 
     def _errors_of(
-        self, cells: Batch, span: int, queries: npt.NDArray[np.int64], progress: Progress
+        self, cells: Batch, span: int, queries: npt.NDArray[np.int64], table: Sequence[Segment], progress: Progress
     ) -> Iterator[Batch]:
         row, query = members_of(cells, span, queries)
         if not row.size:
@@ -210,7 +210,7 @@ class CheckedCellAggregate(CompactedCellAggregate):
         for check in self.checks if rows.height else ():
             if check.failing is not None:
                 yield check.failing.step([rows], NO_STATE, progress)[0]
-            rows, _ = check.rows.step([rows], NO_STATE, progress)
+            rows, _ = check.rows.step([rows], {QUERIES: (*table,)}, progress)
 
 
 def _total(bounds: Sequence[Segment], limits: dict[Accumulator, float]) -> _Doubles:

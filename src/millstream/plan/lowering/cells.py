@@ -12,12 +12,13 @@ from millstream.kernel.relational.compacted_cells import CompactedCellAggregate
 from millstream.kernel.relational.failures import Failing
 from millstream.kernel.scalar.evaluate import can_fail
 from millstream.kernel.scalar.expressions import Column, conjuncts
+from millstream.kernel.sharing.query_constants import QueryConstants
 from millstream.plan import nodes as lo
 from millstream.plan import physical as ph
 from millstream.plan.analysis.patterns import Pattern, pattern_of
 from millstream.plan.lowering.kernel_calls import kernel_calls
 from millstream.plan.lowering.row_wise import row_wise, where_computed
-from millstream.types import Schema
+from millstream.types import Field, Schema
 
 
 def combining(node: ph.Combined) -> CombinedAggregate:
@@ -54,14 +55,24 @@ def is_lasting(rows: lo.Node) -> bool:
     return pattern_of(rows) not in (Pattern.WKS, Pattern.WK)
 
 
+def constants_of_queries(node: ph.Constants) -> QueryConstants:
+    fields = {parameter.index: Field(str(parameter), parameter.type) for parameter in node.parameters}
+    return QueryConstants(node.input.schema, fields)
+
+
 def _checks(members: lo.Node) -> Iterator[MemberCheck]:
     """What reads the aggregates of queries, up to the last that can fail, from the bottom up."""
-    nodes: list[lo.Filter | lo.Project] = []
+    nodes: list[lo.Filter | lo.Project | ph.Constants] = []
     while not isinstance(members, ph.Combined):
-        if isinstance(members, lo.Filter | lo.Project) and (nodes or any(map(can_fail, members.computed))):
+        if isinstance(members, lo.Filter | lo.Project | ph.Constants) and (
+            nodes or any(map(can_fail, members.computed))
+        ):
             nodes.append(members)
         (members,) = members.children
     for node in reversed(nodes):
+        if isinstance(node, ph.Constants):
+            yield MemberCheck(None, constants_of_queries(node))
+            continue
         computed = conjuncts(node.condition) if isinstance(node, lo.Filter) else node.expressions
         fragile = tuple(dict.fromkeys(filter(can_fail, computed)))
         query = node.input.schema[:1]

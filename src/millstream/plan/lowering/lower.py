@@ -42,13 +42,11 @@ from millstream.kernel.sharing.expand import Expand
 from millstream.kernel.sharing.expanded_selection import ExpandedSelection
 from millstream.kernel.sharing.grouped_selection import GroupedSelection
 from millstream.kernel.sharing.input_lineage import InputSelections
-from millstream.kernel.sharing.query_constants import QueryConstants
 from millstream.kernel.sharing.query_windows import QueryWindows
-from millstream.kernel.sharing.rows_of_queries import RowsOfQueries
 from millstream.kernel.storage.synopsis import Consolidated, Synopsis
 from millstream.kernel.windows.imposed import AS_THEY_ARE, Imposed
 from millstream.kernel.windows.sample import Sample
-from millstream.kernel.windows.time import Rows, TimeWindow, Unbounded
+from millstream.kernel.windows.time import TimeWindow, Unbounded
 from millstream.plan import nodes as lo
 from millstream.plan import physical as ph
 from millstream.plan.algebra.column_keys import HashKeys, hash_keys, with_column_keys
@@ -60,19 +58,19 @@ from millstream.plan.analysis.births import has_runs, refuse_compared, refuse_un
 from millstream.plan.analysis.monotonic import is_non_retroactive, is_static
 from millstream.plan.analysis.time_order import goes_by_instants
 from millstream.plan.fingerprint import producer_of
-from millstream.plan.lowering.cells import combining, summing
+from millstream.plan.lowering.cells import combining, constants_of_queries, summing
 from millstream.plan.lowering.forgotten import forgetting, missing
 from millstream.plan.lowering.kernel_calls import kernel_calls, tree_shape
 from millstream.plan.lowering.options import Options
 from millstream.plan.lowering.routes import by_routes
 from millstream.plan.lowering.row_wise import is_expanded, row_wise, where_computed
-from millstream.plan.lowering.selections import SelectionNode, by_stems, input_selections, selecting
+from millstream.plan.lowering.selections import SelectionNode, by_stems, input_selections, selecting, sized_rows
 from millstream.plan.lowering.source_edges import SourceEdge, widths_of
 from millstream.plan.lowering.step_names import StepNames
 from millstream.plan.lowering.variants import DETECTIONS, refuse_strict, synopsis_by_pattern
 from millstream.plan.lowering.windows import WindowLowering
 from millstream.plan.tags import STEP_TAGS
-from millstream.types import Field, Schema
+from millstream.types import Schema
 
 CLOCK = "_clock"  # the source that carries no rows, only how far time has come
 
@@ -181,9 +179,7 @@ class Lowering(WindowLowering):
             case ph.Expand():
                 return self._expand(node)
             case ph.Constants():
-                fields = {parameter.index: Field(str(parameter), parameter.type) for parameter in node.parameters}
-                edge = self.lower(node.input)
-                return self._step(node, QueryConstants(node.input.schema, fields), edge, table_of=self.selection)
+                return self._step(node, constants_of_queries(node), self.lower(node.input), table_of=self.selection)
             case ph.QueryWindow():
                 windows = QueryWindows(node.schema, node.window, expanded=is_expanded(node), timed=self._timed)
                 return self._step(node, windows, self.lower(node.input), table_of=self.selection)
@@ -359,7 +355,7 @@ class Lowering(WindowLowering):
         edge = self.lower(computed)
         keys = tuple(columns.index(key) for key in node.keys)
         calls = kernel_calls(node.calls, columns)
-        retractions = edge in self._retracting or self.options.strategy != "upa"
+        retractions = self._may_retract(edge)
         operator: Operator = Aggregate(computed.schema, keys, calls, retractions=retractions)
         table_of = ""
         if isinstance(node.input, ph.CellSelection):
@@ -374,10 +370,13 @@ class Lowering(WindowLowering):
     def _top(self, node: lo.Top) -> str:
         """Without retractions only what may still rise is kept."""
         edge = self.lower(node.input)
-        retractions = edge in self._retracting or self.options.strategy != "upa"
         column = node.limit.index if isinstance(node.limit, Column) else None
+        retractions = self._may_retract(edge)
         operator = Top(node.schema, node.order, node.places, retractions=retractions, limit_column=column)
         return self._marked(self._step(node, operator, edge), True)
+
+    def _may_retract(self, edge: str) -> bool:
+        return edge in self._retracting or self.options.strategy != "upa"
 
     def _join(self, node: lo.Join) -> str:
         if is_non_retroactive(node.left) and not is_non_retroactive(node.right):
@@ -429,10 +428,11 @@ class Lowering(WindowLowering):
             if ends:
                 return self._named(f"unionall-{suffix}", linear.UnionAll(core.schema), *ends)
             return add(f"stemjoin-{suffix}", operator, *edges)
-        if isinstance(core, ph.SizedRows) and isinstance(core.window, Rows):
-            counting = RowsOfQueries(core.input.schema, core.window, core.place)
-            edge = self._named(f"sizedrows-{suffix}", counting, self.lower(core.input), table_of=selections.step)
-            return self._marked(edge, True)
+        if isinstance(core, ph.SizedRows | ph.SizedTop):
+            edge = self.lower(core.input)
+            sized = sized_rows(core, retractions=self._may_retract(edge))
+            name = f"{STEP_TAGS[type(sized)]}-{suffix}"
+            return self._marked(self._named(name, sized, edge, table_of=selections.step), True)
         if not (isinstance(core, lo.Join) and core.join == "inner"):
             return self.lower(core)
         keys = hash_keys(core)

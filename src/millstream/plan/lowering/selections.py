@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from millstream.kernel.joins.graph import JoinGraph
+from millstream.kernel.ordering.first_rows_of_queries import FirstRowsOfQueries
 from millstream.kernel.scalar.expressions import Expression, conjunction, conjuncts, shift_columns
 from millstream.kernel.sharing.grouped_selection import GroupedSelection
 from millstream.kernel.sharing.input_lineage import InputSelections
 from millstream.kernel.sharing.keyed_selection import KeyedSelection
+from millstream.kernel.sharing.rows_of_queries import RowsOfQueries
+from millstream.kernel.windows.time import Rows
 from millstream.plan import nodes as lo
 from millstream.plan import physical as ph
 from millstream.plan.lowering.routes import routes
@@ -23,6 +26,15 @@ def selecting(
     if key is None:
         return GroupedSelection(schema, shapes)
     return KeyedSelection(schema, key, shapes)
+
+
+def sized_rows(core: ph.SizedRows | ph.SizedTop, *, retractions: bool) -> RowsOfQueries | FirstRowsOfQueries:
+    """What gives the rows of a core in which queries have sizes of their own."""
+    if isinstance(core, ph.SizedTop):
+        return FirstRowsOfQueries(core.input.schema, core.order, core.places, core.place, retractions=retractions)
+    if not isinstance(core.window, Rows):
+        raise AssertionError("no window that counts rows")
+    return RowsOfQueries(core.input.schema, core.window, core.place)
 
 
 def has_lineage(core: lo.Node) -> bool:

@@ -16,6 +16,8 @@ from millstream.plan.physical.groups import (
     QueryWindow,
     Selection,
     SizedRows,
+    SizedTop,
+    most_places,
     most_rows,
 )
 from millstream.plan.physical.joins import Consumer, JoinTree, ManyJoin, StemJoin, without_consumers
@@ -46,9 +48,11 @@ __all__ = [
     "Selection",
     "Shortened",
     "SizedRows",
+    "SizedTop",
     "Stamped",
     "StemJoin",
     "TreeSelection",
+    "most_places",
     "most_rows",
     "without_consumers",
 ]

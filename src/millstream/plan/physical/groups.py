@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from millstream.kernel.ordering.first_rows_of_queries import LIMIT
+from millstream.kernel.ordering.sort_keys import RowOrder
+from millstream.kernel.ordering.top import Places
 from millstream.kernel.scalar.expressions import Expression, Parameter
 from millstream.kernel.sharing.cells import CELL
 from millstream.kernel.sharing.query_windows import SizedWindow
@@ -87,6 +90,29 @@ class SizedRows(Window):
     def has_room_for(self, rows: object) -> bool:
         """Whether a window of so many rows has its elements here, and not with larger or smaller ones."""
         return isinstance(self.window, Rows) and isinstance(rows, int) and most_rows(rows) == self.window.rows
+
+
+@dataclass(frozen=True)
+class SizedTop(Unary):
+    """The first rows of a relation, as many for each query as it wants: a parameter, by its place. There are as many as
+    may be wanted at most. Rows have a further column: the limit of the queries whose they are."""
+
+    order: RowOrder
+    places: Places
+    place: int = 0
+
+    @property
+    def schema(self) -> Schema:
+        return (*self.input.schema, LIMIT)
+
+    def has_room_for(self, limit: object) -> bool:
+        """Whether so many of the first rows are found here, and not with more or fewer of others."""
+        return isinstance(limit, int) and most_places(replace(self.places, limit=limit)) == self.places
+
+
+def most_places(places: Places) -> Places:
+    """The places that queries may want which find their rows together with one that wants these."""
+    return replace(places, limit=most_rows(places.limit or 0))
 
 
 def most_rows(rows: int) -> int:
