@@ -175,8 +175,8 @@ def _answer(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     yield from batches
 
 
-# Spark notes each batch of a source in three files, which it makes under another name and renames. What it would take for
-# that looks for symbolic links first, by 25 processes called `readlink` for each batch where Hadoop has no native
+# Spark notes each batch of a source in three files, which it makes under another name and renames. What it would take
+# for that looks for symbolic links first, by 25 processes called `readlink` for each batch where Hadoop has no native
 # library. This renames at once. Checkpoints are in the database's directory, which has one writer.
 PLAIN_RENAMES = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 
