@@ -33,6 +33,7 @@ def db() -> Iterator[ms.Database]:
         ("SELECT coutn(*) FROM s", 'did you mean "count"?'),
         ("SELECT coutn(room) FROM s", 'did you mean "count"?'),
         ("SELECT coutn(*) FILTER (WHERE id > 1) FROM s", 'did you mean "count"?'),
+        ("SELECT substrin(room) FROM s", 'did you mean "substring"?'),
         ("SELECT rnak() OVER (ORDER BY id) FROM s", 'did you mean "rank"?'),
         ("SHOW TABELS", None),
         ("CREATE TABLE u (a FLOT)", 'did you mean "FLOAT"?'),
