@@ -41,6 +41,9 @@ def test_statements_point_at_what_failed(db: ms.Database, select: str, part: str
         with pytest.raises(ms.EvaluationError) as failed:
             db.execute(text)
         assert pointed(failed.value) == part
+    with pytest.raises(ms.EvaluationError) as failed:
+        db.register(query)
+    assert "".join(pointed(failed.value).split()) == "".join(part.split())
 
 
 @pytest.mark.parametrize("mode", ["eager", "lazy", "none"])

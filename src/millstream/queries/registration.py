@@ -20,7 +20,7 @@ from millstream.engine.groups.new_rows import MODE, TEXT, NewRows, SingleRow
 from millstream.engine.materialization import Eager, Lazy, Materialization, Unmaterialized
 from millstream.engine.past import WHOLE, Past
 from millstream.engine.query_tables import NAME
-from millstream.errors import Place
+from millstream.errors import EvaluationError, Place
 from millstream.language import statements as st
 from millstream.language.remarks import remarks
 from millstream.language.statement_parser import check_text, parse, parse_query
@@ -119,7 +119,11 @@ class Registration:
                 return self._remarked(known, text)
             statement = st.AdHocQuery(Place(text, 0, len(text)), parse_query(text))
             new = self._candidate(name, mode, statement, self._planner)
-            return self._learned(statement, new, self._admit(new))
+            try:
+                return self._learned(statement, new, self._admit(new))
+            except EvaluationError as error:  # of rows of its past
+                self._planner.pointed(error, statement.place)
+                raise
 
     def register_recorded(self, record: Record) -> Query:
         """Register a query of which there is no more than a record; the caller commits."""
