@@ -228,9 +228,8 @@ def test_a_table_that_is_altered_meanwhile_is_not_merged_as_it_was(gate: Gate, t
         settled(db)
         db.insert("s", [(1, 1, 2, 400)])
         db.advance("s", to=400)
-        assert db.execute("SELECT COUNT(*) AS n, SUM(w) AS w FROM s").arrow().to_pylist() == [
-            {"n": 81, "w": 7 * 80 + 2}
-        ]
+        found = db.execute("SELECT COUNT(*) AS n, SUM(w) AS w FROM s").arrow().to_pylist()
+        assert found == [{"n": 81, "w": 7 * 80 + 2}]
 
 
 def test_to_close_waits_for_what_is_under_way(gate: Gate, tmp_path: Path) -> None:

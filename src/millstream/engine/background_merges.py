@@ -6,14 +6,15 @@
 What a snapshot says is the same before and after, so nobody waits for it, and nothing is lost where it comes to
 nothing: a merge of which a part is gone by then (its query was dropped, history was cut), or which would leave out what
 may be asked for again (RETAIN has become longer), is forgotten, and what is there is looked at again. What is read
-meanwhile is pinned. The thread gives way to epochs before each merge, and ends when nothing waits.
+meanwhile is pinned. The thread gives way to epochs, and ends when nothing waits.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from millstream.engine.commits import Commits
 from millstream.engine.epochs.caution import Caution, TriedMerges
@@ -26,7 +27,8 @@ from millstream.state.store import DirectoryStore
 
 LOT = 1 << 22  # bytes that are merged before a commit, or one merge that has more
 MOST = 64  # merges before a commit
-_GIVING_WAY = 0.5  # seconds that a merge waits for an epoch to end
+_GIVING_WAY = 0.5  # seconds that merges wait for an epoch to end
+_AT_A_TIME = 0.05  # seconds of merging, after which they wait again
 _log = logging.getLogger(__name__)
 
 
@@ -128,8 +130,7 @@ class BackgroundMerges:
             lot = self._harmless(lot)
             epoch = commits.snapshot.epoch
             with commits.store.file(f"e{epoch}", synced=False) as writer, self._caution.noted():
-                for merge in lot:
-                    self._give_way()
+                for merge in self._giving_way(lot):
                     done = None if self._is_closed else perform(merge, commits.store, writer, epoch)
                     if done is not None:
                         made.append(done)
@@ -158,10 +159,16 @@ class BackgroundMerges:
         culprits = self._caution.culprits((merge.name for merge in lot), tried)
         return [merge for merge in lot if merge.name not in culprits]
 
-    def _give_way(self) -> None:
-        """Wait for the epoch that runs, if one does, but not for ever: there may be one after the other."""
-        if self._commits.lock.acquire(timeout=_GIVING_WAY):
-            self._commits.lock.release()
+    def _giving_way(self, lot: Sequence[Merge]) -> Iterator[Merge]:
+        """From time to time the epoch that runs is waited for, if one does, but not for ever: there may be one after
+        the other."""
+        until = 0.0
+        for merge in lot:
+            if time.monotonic() >= until:
+                if self._commits.lock.acquire(timeout=_GIVING_WAY):
+                    self._commits.lock.release()
+                until = time.monotonic() + _AT_A_TIME
+            yield merge
 
     def _publish(self, made: Sequence[Merge]) -> None:
         """Those that are still of use count from now on."""
