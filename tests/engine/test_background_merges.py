@@ -19,6 +19,7 @@ import pytest
 import millstream as ms
 from millstream.database import Database
 from millstream.engine import background_merges, merges
+from millstream.engine.epochs import merging
 from millstream.engine.epochs.merging import Merge
 from millstream.errors import StateError
 from millstream.state.store import DirectoryStore
@@ -45,7 +46,7 @@ class Gate:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.arrived, self._open = threading.Event(), threading.Event()
         self.made = Counter[str]()
-        usual: Callable[..., Any] = background_merges.perform
+        usual: Callable[..., Any] = merging.perform
 
         def gated(merge: Merge, *others: Any) -> Any:
             self.arrived.set()
@@ -265,7 +266,7 @@ def test_a_backup_of_a_moment_in_which_files_are_merged(gate: Gate, tmp_path: Pa
 def test_merges_that_fail_are_told_once_and_tried_again(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
-    usual: Callable[..., Any] = background_merges.perform
+    usual: Callable[..., Any] = merging.perform
 
     def failing(*_: Any) -> None:
         raise StateError("no space left on device")
