@@ -47,7 +47,9 @@ class AdHocQueries:
             read = {source.feed for source in sources(bound.plan)}
             since = max(past.first, self._engine.sources.first_answerable(read)) - 1
             table = elements_between(rows, bound.schema, since, now, bound.domain, limits)
-        return Result("; ".join([f"{table.num_rows} rows", *past.notices]), table=table, notices=past.notices)
+        notices = (*past.notices, *self._planner.certain_failures(bound, statement.place))
+        count = f"{table.num_rows} row{'' if table.num_rows == 1 else 's'}"
+        return Result("; ".join([count, *notices]), table=table, notices=notices)
 
     def latest(self, bound: BoundQuery) -> int:
         """The instant up to which a query is final now; over tables only, also what is pending."""
