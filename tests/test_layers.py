@@ -110,6 +110,7 @@ WITHIN: dict[str, tuple[set[str], ...]] = {
         {"materialization"},
         {"bookmarks", "answers_of_many"},
         {"retention"},
+        {"background_merges"},
         {"merges", "live_plan"},
         {"engine"},
         {"backups"},
