@@ -63,6 +63,7 @@ def served_by_container() -> list[str]:
 @pytest.mark.parametrize("arguments", [served_by_unit(), served_by_container()], ids=["systemd", "container"])
 def test_what_they_start_serves(arguments: list[str], tmp_path: Path) -> None:
     directory = tmp_path / "db"
+    directory.mkdir()
     program = [sys.executable, "-m", "millstream"]
     add = [*program, "token", "add", str(directory), "--role", "admin"]  # as the Dockerfile says: before there is one
     secret = subprocess.run(add, capture_output=True, text=True, check=True).stdout.strip()

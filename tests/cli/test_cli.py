@@ -30,7 +30,7 @@ def test_run_shows_the_last_result_and_the_queries(file: Path) -> None:
     result = run("run", str(file), "--in-process")
     assert result.exit_code == 0, result.output
     assert "2 rows" in result.output
-    assert "big (stream): 1 rows" in result.output
+    assert "big (stream): 1 row\n" in result.output
 
 
 def test_run_waits_for_the_past_of_late_queries(file: Path) -> None:

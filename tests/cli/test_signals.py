@@ -79,7 +79,7 @@ def test_run(tmp_path: Path, until: str, code: int) -> None:
         output, errors = process.communicate(timeout=LIMIT)
         assert process.returncode == code, errors
         assert errors == ""
-        assert ("q (stream): 1 rows" in output) == (code == 0)
+        assert ("q (stream): 1 row" in output) == (code == 0)
     finally:
         process.kill()
     with ms.connect(tmp_path / "db", engine="inprocess") as db:

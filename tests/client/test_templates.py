@@ -159,4 +159,4 @@ def test_the_shell_lists_and_describes_them(local: ms.Database) -> None:
     shown = out.getvalue()
     assert "templates\n" in shown
     assert f"template alerts: 2 queries, each a relation, eager\n{TEXT}" in shown
-    assert errors.getvalue().startswith('there is no query called "nothing"')
+    assert errors.getvalue().startswith('there is nothing called "nothing"')

@@ -41,6 +41,9 @@ def test_statements_point_at_what_failed(db: ms.Database, select: str, part: str
         with pytest.raises(ms.EvaluationError) as failed:
             db.execute(text)
         assert pointed(failed.value) == part
+    with pytest.raises(ms.EvaluationError) as failed:
+        db.register(query)
+    assert "".join(pointed(failed.value).split()) == "".join(part.split())
 
 
 @pytest.mark.parametrize("mode", ["eager", "lazy", "none"])
@@ -64,7 +67,8 @@ def test_standing_queries_point_into_their_own_texts(db: ms.Database, mode: str,
 def test_what_can_have_no_value_is_noticed(db: ms.Database) -> None:
     said = db.execute("REGISTER QUERY q AS SELECT t FROM s [RANGE 10] WHERE a > 1 AND v > 'abc'")
     assert said.notices == (
-        "it fails as soon as a row comes to this: cannot read a text as DOUBLE in CAST('abc' AS DOUBLE)",
+        "it fails as soon as a row comes to this: v > 'abc' (line 1, column 64): "
+        "cannot read a text as DOUBLE in CAST('abc' AS DOUBLE)",
     )
     assert db.execute("REGISTER QUERY r AS SELECT t FROM s [RANGE 10] WHERE a > 1 AND v > '2.5'").notices == ()
 
@@ -88,7 +92,7 @@ def test_what_is_misspelt_is_guessed(db: ms.Database) -> None:
         assert said in refused.value.primary
     for text, said in (
         ("SELECT ISTREAM a FROM s", "SELECT ISTREAM(a, b) FROM"),
-        ("SELECT ts FROM s", "ts says when elements come, and is no column of theirs"),
+        ("SELECT ts FROM s", "ts says when rows come, and is no column of theirs"),
         ("SELECT t, count(*) AS number FROM s GROUP BY t HAVING numbr > 1", 'did you mean "number"?'),
         ("SELECT t FROM s EMIT CHANGES", "leave EMIT CHANGES out"),
     ):

@@ -120,6 +120,15 @@ def test_tokens_by_the_command_line(tmp_path: Path) -> None:
         return done.exit_code, done.output
 
     path = str(tmp_path / "db")
+    for command in (["add", path], ["list", path], ["revoke", "me", path], ["rotate", "me", path]):
+        code, output = token(*command)
+        assert code == 1
+        assert "there is no database" in output
+        assert not Path(path).exists(), "a wrong name makes nothing"
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "letter.txt").touch()
+    assert "is not empty, and no database" in token("add", str(tmp_path / "other"))[1]
+    Path(path).mkdir()
     code, output = token("add", path, "--name", "me", "--role", "admin")
     assert code == 0
     assert Tokens(tmp_path / "db" / "tokens.json").find(output.split()[-1]) is not None
@@ -131,6 +140,18 @@ def test_tokens_by_the_command_line(tmp_path: Path) -> None:
     # A database opens beside them.
     ms.connect(path, engine="inprocess").close()
     assert token("list", path)[0] == 0
+
+
+def test_the_first_token_counts_at_once_and_the_last_one_opens_nothing(db: ms.Database, tokens: Tokens) -> None:
+    with served(db, tokens) as url:
+        assert ask(url, "GET", "/v1/queries")[0] == 200
+        assert ask(url, "GET", "/v1/me")[1]["tokens"] is False
+        secret = tokens.add("me", Role.READ)
+        assert ask(url, "GET", "/v1/queries")[0] == 401
+        assert ask(url, "GET", "/v1/queries", Authorization=f"Bearer {secret}")[0] == 200
+        assert ask(url, "GET", "/v1/me", Authorization=f"Bearer {secret}")[1]["tokens"] is True
+        tokens.revoke("me")
+        assert ask(url, "GET", "/v1/queries")[0] == 401
 
 
 def test_without_tokens_for_this_machine_only(db: ms.Database, tokens: Tokens) -> None:

@@ -134,6 +134,7 @@ def test_by_the_command_line(tmp_path: Path) -> None:
         return done.exit_code, done.output
 
     path = str(tmp_path / "db")
+    Path(path).mkdir()
     assert token("add", path, "--name", "a", "--role", "write:alerts_*", "--expires", "90d")[0] == 0
     code, output = token("rotate", "a", path, "--overlap", "2h")
     assert code == 0

@@ -310,7 +310,9 @@ def test_a_file_that_goes_before_it_is_read_is_missed_aloud(
         with pytest.raises(ms.StateError, match="stream s: the disk is full"):
             db.run()
     shutil.move(tmp_path / "in" / f"0.{kind}", tmp_path / "kept")
-    with pytest.raises(ms.InputError, match=rf"stream s: \S*/in/0\.{kind} cannot be read[^$]*restore the file"):
+    with pytest.raises(
+        ms.InputError, match=rf"stream s: \S*/in/0\.{kind} cannot be read[^$]*put the file, [^$]*there again"
+    ):
         db.run()
     assert counts(db, "s")["arrived"] == 0
     shutil.move(tmp_path / "kept", tmp_path / "in" / f"0.{kind}")

@@ -27,7 +27,7 @@ class Session:
         self.settings = Settings()
         self.catalog = CatalogOfObjects()
         self.code = UserCode()
-        self.is_query: Callable[[str], bool] = lambda name: False
+        self.kind_of_query: Callable[[str], str | None] = lambda name: None  # what a name is that no text may read
         self.alterations = Alterations(self.catalog)
         self.alterations.note_all(entries)
         self.on_read: Callable[[Collection[str]], None] = lambda sources: None  # a query over them was planned
@@ -61,4 +61,4 @@ class Session:
     ) -> Binder:
         """Of a text that may have been said before something was altered, or with what `names` mean."""
         catalog = self.alterations.definitions(as_of) if names is None else names
-        return Binder(catalog, settings, text, self.code, parameters, ad_hoc=ad_hoc, is_query=self.is_query)
+        return Binder(catalog, settings, text, self.code, parameters, ad_hoc=ad_hoc, kind_of_query=self.kind_of_query)

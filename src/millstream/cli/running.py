@@ -71,7 +71,8 @@ def _report(db: ms.Database, result: ms.Result, report: ms.RunReport | None, sto
     failed = report.failed if report is not None else {}
     for query in db.queries():
         if query.name not in failed:
-            console().print(f"[bold]{query.name}[/] ({query.kind}): {query.result().num_rows} rows")
+            count = query.result().num_rows
+            console().print(f"[bold]{query.name}[/] ({query.kind}): {count} row{'' if count == 1 else 's'}")
     if report is not None and (report.sources or failed or report.paused):
         console().print(str(report), markup=False, highlight=False, soft_wrap=True)
 

@@ -16,6 +16,7 @@ from millstream.service.audit import FILE as AUDIT
 from millstream.service.audit import AuditLog
 from millstream.service.callers import Budget
 from millstream.service.tokens import Tokens, expiry_of, span_of, tokens_of
+from millstream.state.layout import check_can_be_new, has_manifest
 
 DirectoryArgument = Annotated[Path | None, typer.Argument(help="The database's directory.")]
 File = Annotated[Path | None, typer.Option("--tokens", help="A file of tokens, instead of the one in the directory.")]
@@ -192,4 +193,17 @@ def _tokens(db: Path | None, file: Path | None) -> Tokens:
     found = tokens_of(db, file)
     if found is None:
         raise typer.BadParameter("name the database's directory, or a file with --tokens")
+    if db is not None and file is None:
+        or_exit(lambda: _check_database(db))
     return found
+
+
+def _check_database(path: Path) -> None:
+    """Refuse a directory that neither is a database nor may become one."""
+    if not path.is_dir():
+        raise ms.StateError(
+            f"there is no database {path}",
+            hint=f"name its directory; for one that is yet to be made, `mkdir -p {path}` first",
+        )
+    if not has_manifest(path):
+        check_can_be_new(path)

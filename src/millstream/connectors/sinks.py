@@ -57,7 +57,7 @@ class Sink:
         """What is wrong with it, or with queries that it follows."""
         if self.error is not None or not isinstance(self.query, Template) or self.query.has_ended:
             return self.error or ""
-        return "; ".join(self.query.notices)
+        return "; ".join(self.query.failures)
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@
     groups       queries that share a plan, as rows of a table      backfills  the past of queries that come late
     reader       results of a snapshot                              retention  what may be forgotten
     admitter     who comes to groups and goes                       background commits for those who read
-    moves        queries that go on by other plans
+    moves        queries that go on by other plans              merges     small files become one
 
 Between epochs the shared plan may change: that is how queries come and go. A query that comes late is first run over
 the kept history, up to exactly the committed snapshot, and goes on from there.
@@ -23,7 +23,6 @@ from millstream.engine.background import Background
 from millstream.engine.commits import Commits
 from millstream.engine.enforcement import Enforcement
 from millstream.engine.epochs.commit import after_epoch
-from millstream.engine.epochs.merging import ResultMerge
 from millstream.engine.epochs.parts import Part
 from millstream.engine.epochs.runner import Runner
 from millstream.engine.epochs.stages import StagePlanner
@@ -113,7 +112,7 @@ class Engine:
         self.commits.on_commit = self.reader.forget
         self.on_epoch: list[Callable[[EpochReport], None]] = []
         self.retention = Retention(*shared, self.reader)
-        self._merges = Merges(*shared, self.retention)
+        self.merges = Merges(*shared, self.retention, runner.caution)
 
     @property
     def store(self) -> Store:
@@ -143,15 +142,17 @@ class Engine:
         """Whoever waits need not any more, and work in the background ends."""
         self.notifier.notify()
         self.backfills.close()
+        self.merges.background.close()
 
     def close(self) -> None:
         """Nothing is committed any more."""
         self.backfills.close()
+        self.merges.background.close()
         self.background.close()
         if self.journal.directory is not None and not (self.life.is_over or self.life.is_elsewhere):
             # Another owner may have it, or the disk be full: nothing is lost.
             with suppress(StateError), self.runner.caution.noted():
-                self._merges.settle_history(self.runner.caution.suspected)
+                self.merges.settle_history()
         if self.evaluation.workers is not None:
             self.evaluation.workers.close()
         with self.lock:
@@ -200,7 +201,7 @@ class Engine:
             with self.commits.writing() as written:
                 written.add(file.name for found in files.values() for file in found)
                 task = self._tasks.of_epoch(self.shared_plan, parts, moved)
-                task = replace(task, merges=self._merges.due(task.periods))
+                task = replace(task, merges=self.merges.due(task.periods))
                 phases.end("prepare")
                 if task.concerned or task.merges or not all(p.is_judged for found in parts.values() for p in found):
                     outcome = self.runner.run(task)
@@ -214,8 +215,7 @@ class Engine:
                 self.commit(after_epoch(moved, outcome, task.concerned, failed))
                 phases.end("commit")
             with wanted_for_good():
-                renamed = ((m.edge, m.names, m.made) for m in outcome.merged if isinstance(m, ResultMerge))
-                self.reader.currents.follow(renamed)
+                self.merges.have_counted(outcome.merged)
                 self.reports.count(outcome, parts)
                 self.shared_plan.fail(failed)
                 self.enforcement.enforce(task.concerned)

@@ -103,7 +103,7 @@ class TableRows:
             self._commit(table, rows, at)
         verb = "updated" if isinstance(statement, st.Update) else "deleted"
         count = -int(rows.filter(pl.col(WEIGHT) < 0)[WEIGHT].sum())
-        return f"{count} rows {verb} at {at}"
+        return f"{count} row{'' if count == 1 else 's'} {verb} at {at}"
 
     def _changed(self, statement: st.Delete | st.Update) -> TableDefinition:
         """The table of a statement that takes rows away."""

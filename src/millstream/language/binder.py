@@ -19,7 +19,7 @@ from millstream.kernel.ordering.sort_keys import RowOrder, SortKey
 from millstream.kernel.scalar.expressions import Column, Expression
 from millstream.kernel.scalar.zones import session_in
 from millstream.language.blocks import Block, BoundSubquery
-from millstream.language.dialect import CQL
+from millstream.language.dialect import CQL, TABLE_FUNCTIONS
 from millstream.language.durations import written_microseconds
 from millstream.language.expressions import ExpressionBinder, UserCode
 from millstream.language.from_clause import FromBinder, renamed
@@ -97,10 +97,10 @@ class Binder:
         parameters: Sequence[types.DataType] = (),
         *,
         ad_hoc: bool = False,
-        is_query: Callable[[str], bool] = lambda name: False,
+        kind_of_query: Callable[[str], str | None] = lambda name: None,
     ) -> None:
         self.catalog = catalog
-        self._is_query = is_query
+        self._kind_of_query = kind_of_query
         self.settings = settings
         self.text = text
         self.code = code or UserCode()
@@ -343,16 +343,7 @@ class Binder:
             return BoundSubquery(found.plan, list(found.names), found.domain), item.name
         definition = self.catalog.get(key)
         if definition is None:
-            known = [d.name for d in self.catalog.values()] + list(self._tables)
-            hint = did_you_mean(name, [n for n in known if not n.startswith("_")])
-            if hint is not None and not any("." not in each for each in known):
-                hint = "nothing is declared yet: CREATE STREAM declares a stream"
-            if self._is_query(name):
-                hint = (
-                    f'it is a standing query: db.query("{name}").result() is its answer (\\watch {name} in the shell); '
-                    f"for other queries to read it, CREATE VIEW {name} AS with its text"
-                )
-            raise NameError(f'there is no stream, table or view called "{name}"', hint=hint, place=self._place(item))
+            raise self._unknown_table(name, item)
         self.reads.add(definition.edge)
         domain = definition.domain
         if domain is not None:
@@ -372,6 +363,20 @@ class Binder:
         self._inputs += inputs
         if self._inputs > MAX_INPUTS and not is_stored():
             raise too_many_inputs(self._place(item))
+
+    def _unknown_table(self, name: str, item: exp.Table) -> NameError:
+        known = [d.name for d in self.catalog.values()] + list(self._tables)
+        hint = did_you_mean(name, [n for n in known if not n.startswith("_")], [n for n in known if "." not in n])
+        if hint is not None and not any("." not in each for each in known):
+            hint = "nothing is declared yet: CREATE STREAM declares a stream"
+        if isinstance(item.this, exp.Anonymous) and name.upper() in TABLE_FUNCTIONS:
+            hint = "windows stand behind their stream, in brackets: FROM s [TUMBLE 10 SECONDS], [HOP ..], [SESSION ..]"
+        elif (kind := self._kind_of_query(name)) is not None:
+            method = "query" if kind == "standing query" else kind
+            hint = f'it is a {kind}: db.{method}("{name}").result() is its answer (\\watch {name} in the shell)'
+            if kind != "template":  # whose text has parameters
+                hint += f"; for other queries to read it, CREATE VIEW {name} AS with its text"
+        return NameError(f'there is no stream, table or view called "{name}"', hint=hint, place=self._place(item))
 
     def timestamp_of(self, item: exp.Table) -> str | None:
         """What the timestamp of a base stream is called."""

@@ -15,10 +15,23 @@ from millstream.language.durations import duration
 from millstream.language.reading import all_read
 from millstream.language.type_names import column_type
 
+_TYPES = ("INT", "BIGINT", "DOUBLE", "FLOAT", "DECIMAL", "STRING", "BOOLEAN", "DATE", "TIMESTAMP", "BINARY", "ARRAY")
+_SERIAL = "write BIGINT: there are no sequences, and each row brings its own number"
+
 
 def _heartbeat(clauses: dict[str, Any]) -> st.Heartbeat:
     kind, delay = clauses.get("HEARTBEAT", ("ASCENDING", None))
     return st.Heartbeat(kind, delay, clauses.get("IDLE"))
+
+
+def _as_name(token: Any) -> str:
+    """How what stands in the place of a name would be one."""
+    word = token.text if token else ""
+    if not word.isidentifier():
+        return ""
+    if token.token_type == TokenType.STRING:
+        return f": quotes make a text; as a name it is {word}, or `{word}`"
+    return f": {word} is a word of the language, as a name it is `{word}`"
 
 
 class DefinitionParser(QueryParser):
@@ -44,9 +57,7 @@ class DefinitionParser(QueryParser):
         first = self._curr
         identifier = self._parse_id_var(any_token=False)
         if identifier is None:
-            word = first.text if first else ""
-            as_name = f": {word} is a word of the language, as a name it is `{word}`" if word.isidentifier() else ""
-            self._refuse(f"expected the name of {what}{as_name}")
+            self._refuse(f"expected the name of {what}{_as_name(first)}")
         text = identifier.name
         while dotted and self._match(TokenType.DOT):
             text += f".{self._name(what).text}"
@@ -63,9 +74,9 @@ class DefinitionParser(QueryParser):
         kind = self._parse_types(check_func=False, schema=True)
         place = Place(self.sql, first.start, self._prev.end + 1)
         if not isinstance(kind, exp.DataType):
-            types = ("INT", "BIGINT", "DOUBLE", "DECIMAL", "STRING", "BOOLEAN", "DATE", "TIMESTAMP", "BINARY")
             place = Place(self.sql, first.start, first.end + 1) if first else place
-            raise TypeError(f'unknown type "{first.text}"', hint=did_you_mean(first.text, types), place=place)
+            hint = _SERIAL if first.text.upper().endswith("SERIAL") else did_you_mean(first.text, _TYPES)
+            raise TypeError(f'unknown type "{first.text}"', hint=hint, place=place)
         with all_read(kind, self.sql):
             return column_type(kind, place)
 
@@ -81,6 +92,8 @@ class DefinitionParser(QueryParser):
         while True:
             if self._curr and self._curr.text.upper() in ("UNIQUE", "CHECK", "FOREIGN", "CONSTRAINT"):
                 self._refuse_constraint()
+            if self._match_text_seq("WATERMARK", "FOR", advance=False):
+                self._refuse("WATERMARK is not supported: write TIMESTAMP BY ts HEARTBEAT DELAY INTERVAL '5' SECOND")
             if self._next and self._next.token_type == TokenType.L_PAREN and self._match_text_seq("KEY", advance=False):
                 self._refuse("KEY stands behind the columns: CREATE TABLE t (a INT, b INT) KEY (a)")
             if self._match(TokenType.PRIMARY_KEY) or self._match_text_seq("PRIMARY", "KEY"):
@@ -185,7 +198,7 @@ class DefinitionParser(QueryParser):
         absent = self._if_new(replaces)
         name = self._name("a view")
         columns = self._names("a column") if self._match(TokenType.L_PAREN, advance=False) else ()
-        self._expect("AS")
+        self._expect("AS", as_in="CREATE VIEW v AS SELECT ..")
         query = self._parse_cql()
         return st.CreateView(self._placed()["place"], name, columns, query, absent, replaces)
 
@@ -207,6 +220,7 @@ class DefinitionParser(QueryParser):
         if listed.key:
             self._refuse("elements of a stream have no key: leave PRIMARY KEY out, or CREATE TABLE .. CHANGES BY")
         if not (self._curr and self._curr.text.upper() == "TIMESTAMP"):
+            self._refuse_options()
             self._refuse("expected TIMESTAMP BY and the column that says when, as in TIMESTAMP BY ts")
         self._expect("TIMESTAMP", "BY")
         timestamp = self._parse_timestamp_column()
@@ -223,6 +237,10 @@ class DefinitionParser(QueryParser):
             if_not_exists=absent,
             **self._placed(),
         )
+
+    def _refuse_options(self) -> None:
+        if self._match_text_seq("WITH", advance=False):
+            self._refuse("WITH (..) is not supported: write TIMESTAMP BY ts USING json OPTIONS (path 'in')")
 
     def _parse_create_table(self) -> st.Statement:
         absent, name, listed = self._if_not_exists(), self._name("a table"), self._column_list()

@@ -31,6 +31,7 @@ from millstream.language.group_by import grouping_reference
 from millstream.language.literal_lists import constants
 from millstream.language.over import WINDOW_FUNCTIONS, NamedWindows, OverBinder
 from millstream.language.refusals import refused_expression
+from millstream.language.remarks import remark_quotes
 from millstream.language.row_values import (
     COMPARISONS,
     Side,
@@ -44,6 +45,7 @@ from millstream.language.row_values import (
 from millstream.language.scope import Scope
 from millstream.language.syntax import PARAMETER, STREAM_OPERATORS, LiteralList, StreamOperator, chain_of, place_of
 from millstream.language.type_names import data_type
+from millstream.language.unknown_functions import check_function
 from millstream.plan.nodes import AggregateCall
 from millstream.types import DataType
 
@@ -286,7 +288,10 @@ class ExpressionBinder:
             raise TypeError(f"{node.name!r} is not a hexadecimal number") from None
 
     def _literal(self, node: exp.Literal) -> Expression:
-        return Literal(types.STRING, node.name) if node.is_string else number_literal(node.name)
+        if not node.is_string:
+            return number_literal(node.name)
+        remark_quotes(node, self.scope, self.binder.text)
+        return Literal(types.STRING, node.name)
 
     def _cast(self, node: exp.Cast) -> Expression:
         target = data_type(node.args["to"], place_of(node, self.binder.text))
@@ -411,6 +416,7 @@ class ExpressionBinder:
             return grouping_reference(name, [self.bind(argument) for argument in node.expressions])
         if name in WINDOW_FUNCTIONS:
             raise BindError(f"{name} without OVER", hint=f"write {name}(..) OVER (PARTITION BY .. ORDER BY ..)")
+        check_function(node.name, self.binder.code.functions)
         for argument in node.expressions:
             if isinstance(argument, exp.Distinct):
                 raise BindError(f"DISTINCT inside {name}, which is not an aggregate")
@@ -448,6 +454,7 @@ class ExpressionBinder:
             name, value = "any", function.this.this
             function.replace(exp.Anonymous(this="any", expressions=[value]))
         if name not in AGGREGATES and name not in self.binder.code.aggregates:
+            check_function(name, self.binder.code.functions)
             clause = next(word for kind, word in _CLAUSES.items() if isinstance(node, kind))
             raise BindError(f"{clause} goes with an aggregate")
         return self._aggregate(node, name)

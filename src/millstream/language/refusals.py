@@ -113,6 +113,13 @@ STATEMENTS = {
     "ANALYZE": "leave it out: statistics follow the data",
     "CACHE": "leave it out: REGISTER QUERY keeps its answer ready",
     "REFRESH": "leave it out: answers follow the data",
+    **dict.fromkeys(("LIST", "LS"), "SHOW lists what there is: SHOW STREAMS, SHOW QUERIES"),
+    "PRINT": "write SELECT * FROM s",
+    "TERMINATE": "write DROP QUERY q",
+    **dict.fromkeys(
+        ("SUBSCRIBE", "TAIL", "FOLLOW", "WATCH"),
+        "REGISTER QUERY q AS SELECT .., and then q.follow() in Python, or \\watch q in the shell",
+    ),
 }
 
 

@@ -164,7 +164,7 @@ class Scope:
         if name.upper() in STREAM_OPERATORS:
             hint = f"it goes around the columns, or the query: SELECT {name.upper()}(a, b) FROM .."
         if any(_same(source.instant, name) for source in self.sources if table is None or _same(source.name, table)):
-            hint = f"{name} says when elements come, and is no column of theirs: name it among the columns, too"
+            hint = f"{name} says when rows come, and is no column of theirs: declare it as a column of the stream, too"
         raise NameError(f'unknown column "{shown}"', hint=hint, place=place)
 
     def _found(self, table: str | None, name: str, place: Place) -> Expression | None:

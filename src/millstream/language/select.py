@@ -31,7 +31,7 @@ class SelectBinder:
         operator = operator_of(query)
         self._items = operator.expressions if operator is not None else query.expressions
         if not self._items:
-            raise BindError("SELECT without columns", place=self._place(query))
+            raise BindError("SELECT without columns", hint="SELECT * has all of them", place=self._place(query))
 
     def block(self, source: Source) -> Block:
         """The clauses over what FROM gives."""

@@ -21,6 +21,7 @@ from millstream.language.literal_rows import PlainInsert, plain_inserts
 from millstream.language.nesting import room_to_nest, without_collecting
 from millstream.language.refusals import STATEMENTS
 from millstream.language.syntax import DefaultValue, spanned
+from millstream.language.unexpected import hint_at
 from millstream.names import is_text
 from millstream.types import DataType
 
@@ -31,12 +32,6 @@ _STATEMENT_WORDS = (
 _DROPPABLE = ("QUERY", "TEMPLATE", "VIEW", "STREAM", "TABLE", "SINK")
 _PLAN_FORMATS = ("text", "json", "dot", "svg")
 _SHOWABLE = ("STREAMS", "TABLES", "VIEWS", "QUERIES", "TEMPLATES", "SINKS", "PLAN", "FUNCTIONS", "SETTINGS")
-
-# What other systems write, as words that follow one another.
-_UNEXPECTED = {
-    ("EMIT", "CHANGES"): "leave EMIT CHANGES out: who registers a query follows it, by q.follow() or \\watch",
-    ("EMIT", "FINAL"): "leave EMIT FINAL out: what a query answers is final",
-}
 
 
 def parse(text: str) -> list[st.Statement]:
@@ -147,12 +142,8 @@ def _syntax_error(error: ParseError, text: str, parser: StatementParser) -> Synt
     place = Place(text, token.start, token.end + 1)
     if message.startswith(("Invalid expression", "Required keyword")):
         message = f'unexpected "{text[place.start : place.end]}"'
-    words = parser._prev.text.upper() if parser._prev else "", token.text.upper()
-    return SyntaxError(_lower(message), place=place, hint=_UNEXPECTED.get(words) or _hint(message))
-
-
-def _hint(message: str) -> str | None:
-    return "a window stands before the alias: FROM s [RANGE 10] AS x" if message == 'unexpected "["' else None
+    is_ours = not message.startswith(("Expecting", "unexpected"))  # which says by itself what to write
+    return SyntaxError(_lower(message), place=place, hint=None if is_ours else hint_at(parser._tokens, parser._index))
 
 
 def _lower(message: str) -> str:
@@ -218,7 +209,7 @@ class StatementParser(DefinitionParser):
             if not self._match_texts(("EAGER", "LAZY", "NONE")):
                 self._refuse("MODE is EAGER, LAZY or NONE")
             mode = self._prev.text.upper()
-        self._expect("AS")
+        self._expect("AS", as_in="REGISTER QUERY q AS SELECT ..")
         begin = self._curr.start if self._curr else self._prev.end
         query = self._parse_cql()
         return st.RegisterQuery(self._placed()["place"], name, mode, query, begin, absent, replaces)
@@ -381,7 +372,9 @@ class StatementParser(DefinitionParser):
         if not self._match_texts(_SHOWABLE):
             if self._match_texts(("COLUMNS", "TABLE", "STREAM", "VIEW"), advance=False):
                 self._refuse(f"SHOW takes {', '.join(_SHOWABLE)} or CREATE; DESCRIBE s has the columns of s")
-            self._refuse(f"SHOW takes {', '.join(_SHOWABLE)} or CREATE")
+            near = did_you_mean(self._curr.text, _SHOWABLE) if self._curr else None
+            listed = f"SHOW takes {', '.join(_SHOWABLE)} or CREATE"
+            self._refuse(f"{listed}: {near}" if near is not None and near.startswith("did") else listed)
         what: Any = self._prev.text.upper()
         like = None
         if what in ("FUNCTIONS", "SETTINGS") and self._match_text_seq("LIKE"):

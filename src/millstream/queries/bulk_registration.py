@@ -11,9 +11,10 @@ from millstream.errors import BindError, InputError, Place
 from millstream.kernel.batch import value_column
 from millstream.language import statements as st
 from millstream.language.bind_parameters import size_parameters, with_constants
+from millstream.language.remarks import remarks
 from millstream.language.statement_parser import parse_query
 from millstream.language.syntax import numbered_parameters
-from millstream.plan.grouping import Shape
+from millstream.plan.shapes import Shape
 from millstream.queries.modes import Modes
 from millstream.queries.named_templates import NamedTemplates, is_untyped
 from millstream.queries.none_mode import NoneTemplates
@@ -51,7 +52,11 @@ class BulkRegistration:
         kinds, values = self._read(text, rows, names)
         with self._planner.engine.lock:
             shown = self._names(values, names)
-            return self._made(self._planner, text, kinds, values, shown, mode) if values.height else []
+            with remarks() as said:
+                made = self._made(self._planner, text, kinds, values, shown, mode) if values.height else []
+            for query in made if said else ():
+                query.remarks = tuple(said)
+            return made
 
     def register_named(
         self, name: str, text: str, rows: Any, names: Sequence[str] | None, mode: str | None
@@ -71,7 +76,9 @@ class BulkRegistration:
                 values = self._named.converted(template, kinds, values)
             try:
                 if values.height:
-                    self._add(template, values, shown)
+                    with remarks() as said:
+                        self._add(template, values, shown)
+                    template.remarks = tuple(said) or template.remarks
                 else:
                     self._planner.session.declare(self._planner.session.declared)
             except BaseException:

@@ -27,6 +27,7 @@ from millstream.plan.lowering.matches import DISABLED_RULES
 from millstream.plan.lowering.options import Options
 from millstream.plan.rewrite import rewrite
 from millstream.plan.rules.context import JoinChoice
+from millstream.plan.rules.fold_constants import certain_failures
 from millstream.settings import Settings
 from millstream.types import DataType
 
@@ -124,6 +125,16 @@ class Planner:
         except Error:
             return  # what it reads was altered or dropped meanwhile: the error names the expression in any case
         error.place = place_of_failure(error, places)
+
+    def certain_failures(self, bound: BoundQuery, place: Place) -> list[str]:
+        """What is said of constants of a query that have no value."""
+        said = []
+        for error in certain_failures(bound.plan):
+            self.pointed(error, place)
+            at = error.place
+            where = "" if at is None else f": {at.text[at.start : at.end]} (line {at.line}, column {at.column})"
+            said.append(f"it fails as soon as a row comes to this{where}: {error.primary}")
+        return said
 
     def plan(
         self, text: str, tree: exp.Query, kinds: Sequence[DataType] = (), statistics: dict[str, Any] | None = None

@@ -20,11 +20,13 @@ from millstream.engine.groups.new_rows import MODE, TEXT, NewRows, SingleRow
 from millstream.engine.materialization import Eager, Lazy, Materialization, Unmaterialized
 from millstream.engine.past import WHOLE, Past
 from millstream.engine.query_tables import NAME
-from millstream.errors import Place
+from millstream.errors import EvaluationError, Place
 from millstream.language import statements as st
+from millstream.language.remarks import remarks
 from millstream.language.statement_parser import check_text, parse, parse_query
-from millstream.plan.grouping import has_many_constants, shape_of
+from millstream.plan.grouping import shape_of
 from millstream.plan.lowering.matches import is_fragile
+from millstream.plan.shapes import has_many_constants
 from millstream.queries.known_texts import KnownTexts, Recognised
 from millstream.queries.modes import Modes, kept_windows, options_of, steps_of
 from millstream.queries.notices import counted_by, found_by_counting, of_the_past, past_in, with_past
@@ -54,6 +56,7 @@ class Candidate:
     past: Past
     entry: Entry | None = None  # by which an earlier process registered it
     recorded: bool = False  # whether there is a record of it already, and the caller commits
+    remarks: tuple[str, ...] = ()  # on its text
 
     @property
     def apart(self) -> str:
@@ -114,10 +117,14 @@ class Registration:
             name, mode = self._free_name(name), mode.lower()
             known = self._register_known(text, name, mode)
             if known is not None:
-                return known
+                return self._remarked(known, text)
             statement = st.AdHocQuery(Place(text, 0, len(text)), parse_query(text))
             new = self._candidate(name, mode, statement, self._planner)
-            return self._learned(statement, new, self._admit(new))
+            try:
+                return self._learned(statement, new, self._admit(new))
+            except EvaluationError as error:  # of rows of its past
+                self._planner.pointed(error, statement.place)
+                raise
 
     def register_recorded(self, record: Record) -> Query:
         """Register a query of which there is no more than a record; the caller commits."""
@@ -130,6 +137,14 @@ class Registration:
             new = self._candidate(name, mode, statement, self._planner)
             new = replace(new, past=replace(past, apart=new.past.apart), recorded=True)
             return self._learned(statement, new, self._admit(new))
+
+    def _remarked(self, known: Query, text: str) -> Query:
+        """A query whose text was not read: there is something to remark of quotes only."""
+        if '"' in text:
+            with remarks() as said:
+                self._planner.bind(text, parse_query(text))
+            known.remarks = tuple(said)
+        return known
 
     def _learned(self, statement: st.RegisterQuery | st.AdHocQuery, new: Candidate, query: Query) -> Query:
         template = query.template
@@ -198,16 +213,18 @@ class Registration:
             return self._admit(self._candidate(name, mode, statement, planner))
         known = self._register_known(query_text(statement), name, mode)
         if known is not None:
-            return known
+            return self._remarked(known, query_text(statement))
         new = self._candidate(name, mode, statement, self._planner)
         return self._learned(statement, new, self._admit(new))
 
     def _candidate(
         self, name: str, mode: str, statement: st.RegisterQuery | st.AdHocQuery, planner: Planner
     ) -> Candidate:
-        planned = planner.plan(statement.place.text, statement.query)
+        with remarks() as said:
+            planned = planner.plan(statement.place.text, statement.query)
+        said += planner.certain_failures(planned.bound, statement.place)
         past = of_the_past(self._engine, planned.bound)
-        return Candidate(name, mode, query_text(statement), planned, past)
+        return Candidate(name, mode, query_text(statement), planned, past, remarks=tuple(said))
 
     def recover(self, entry: Entry) -> Query:
         """Go on with what is kept for a query; PlannedOtherwise where that does not fit."""
@@ -218,8 +235,11 @@ class Registration:
 
     def _admit(self, new: Candidate) -> Query:
         if new.past.unseen is not None:
-            return self._with_own_plan(new, _COUNTS)
-        return self._admit_eager(new) if new.mode == "eager" else self._admit_in_mode(new)
+            query = self._with_own_plan(new, _COUNTS)
+        else:
+            query = self._admit_eager(new) if new.mode == "eager" else self._admit_in_mode(new)
+        query.remarks = new.remarks
+        return query
 
     def _admit_eager(self, new: Candidate, reason: str = "") -> Query:
         """A query whose answer is kept; in other modes than EAGER with the reason."""

@@ -36,7 +36,6 @@ class StandingQueries:
     def __init__(self, engine: Engine, session: Session, planner: Planner, context: QueryContext) -> None:
         self._engine, self._session = engine, session
         self.registry = registry = Registry()
-        session.is_query = registry.__contains__
         self.left_out = LeftOutElements(engine, session)
         registry.on_change.append(self.left_out.notice)
         self.choice = choice = SharingChoice(engine)
@@ -44,6 +43,7 @@ class StandingQueries:
         self._templates = templates = Templates(engine, session, registry, modes, choice, context)
         self._none_templates = none = NoneTemplates(engine, session, registry, modes, context)
         self.named = named = NamedTemplates(planner, registry, context)
+        session.kind_of_query = self._kind_of_query
         self.plans = LivePlans(engine, registry, choice, self._source_label)
         self.explaining = Explaining(engine, planner, choice, self.plans, self._source_label)
         self.registration = one = Registration(planner, registry, modes, choice, templates, context)
@@ -51,6 +51,11 @@ class StandingQueries:
         self.bulk = BulkRegistration(planner, registry, modes, choice, templates, none, one, named)
         recovered = TemplateRecovery(planner, modes, templates, none, named)
         self.recovery = Recovery(planner, registry, one, recovered, named, context, partial(self.drop, recorded=True))
+
+    def _kind_of_query(self, name: str) -> str | None:
+        if name in self.registry:
+            return "standing query"
+        return None if self.named.get(name) is None else "template"
 
     def _source_label(self, source: str) -> str:
         """A stream or table as it was declared."""

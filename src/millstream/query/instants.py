@@ -126,7 +126,7 @@ class QueryInstants:
         if first == OPEN:
             return TimeError(
                 f"{what} no longer kept",
-                detail="; ".join(self._query.notices),
+                detail="; ".join(self._query.past_notices),
                 hint="the first answerable instant is known once so many elements have come",
             )
         return TimeError(

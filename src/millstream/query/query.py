@@ -62,13 +62,19 @@ class Query(Explained, Answering):
         # Where the first answerable instant is found by counting: what is found in the state of steps.
         self.finding: Callable[[StateNames], int] | None = None
         self.member_of: Template | None = None
+        self.remarks: tuple[str, ...] = ()  # what was noticed of its text when it came
         self.plan_change: PlanChange | None = None
         self.named: tuple[BoundQuery, Schema] | None = None  # its columns, where it has names of its own for them
         self._dropped = False
 
     @property
     def notices(self) -> list[str]:
-        """What its author should know of the past that it saw, as long as it concerns answers."""
+        """What its author should know: of its text, and of the past that it saw as long as it concerns answers."""
+        return [*self.past_notices, *self.remarks]
+
+    @property
+    def past_notices(self) -> list[str]:
+        """What it lacks of the past, as long as it concerns answers."""
         notices = list(self.past.notices)
         if not notices or not self.past.covered or (first := self.instants.first_by_past()) == OPEN:
             return notices

@@ -73,6 +73,7 @@ class Template(Answering, Sequence[Query]):
         self._edges: dict[tuple[str, ...], frozenset[str]] = {}  # that queries show, with the sources of their answers
         self._members: Members | None = None
         self._known_labels: tuple[Members, pa.Table] | None = None
+        self.remarks: tuple[str, ...] = ()  # what was noticed of its text when it came
         self._dropped = False
 
     # A sequence of queries
@@ -174,7 +175,12 @@ class Template(Answering, Sequence[Query]):
 
     @property
     def notices(self) -> list[str]:
-        """What a reader should know of the queries that have no rows in answers."""
+        """What a reader should know of its text, and of the queries that have no rows in answers."""
+        return [*self.failures, *self.remarks]
+
+    @property
+    def failures(self) -> list[str]:
+        """How many of its queries have failed, and which."""
         failed = self.failed
         return [f"{len(failed)} of {len(self)} queries have failed: {_named(failed)}"] if failed else []
 

@@ -83,7 +83,7 @@ def create_app(
     _handle_errors(app)
     app.include_router(routes(service, lambda: held["follows"]))
     app.include_router(template_routes(service, lambda: held["follows"]))
-    app.include_router(inspection_routes(service, lambda: held["follows"], version, tokens=tokens is not None))
+    app.include_router(inspection_routes(service, lambda: held["follows"], version, tokens=tokens))
     app.include_router(backup_routes(service))
     app.include_router(work_routes(service))
     app.include_router(page_routes())

@@ -95,7 +95,7 @@ class RequestGate:
         self._check_origin(headers)
         self._check_key(scope, headers)
         address, budget, writable = (scope.get("client") or ("",))[0], Budget(), WritableNames()
-        if self._tokens is None:
+        if not self._asks_for_tokens():
             scope["role"], scope["caller"] = Role.ADMIN, address
         elif scope["path"] in _OPEN or is_static(scope["path"]):
             token = self._token_of(headers)
@@ -117,6 +117,9 @@ class RequestGate:
         self._check_rate(scope["caller"])
         return budget, writable
 
+    def _asks_for_tokens(self) -> bool:
+        return self._tokens is not None and self._tokens.are_asked_for()
+
     def _check_key(self, scope: AsgiScope, headers: dict[bytes, str]) -> None:
         """Nobody may take a statement for one that counts once."""
         if b"idempotency-key" in headers and not _ROWS.fullmatch(scope["path"]):
@@ -133,7 +136,7 @@ class RequestGate:
 
     def _check_origin(self, headers: dict[bytes, str]) -> None:
         host, given = _authority(headers.get(b"host", ""), "Host")
-        if self._tokens is None and not is_loopback(host):
+        if not self._asks_for_tokens() and not is_loopback(host):
             raise RequestRefused(
                 403,
                 AccessError(

@@ -15,7 +15,7 @@ from millstream.service.documents import Question, Rows
 from millstream.service.events import EventStream, Follows
 from millstream.service.plan_events import PlanWatch
 from millstream.service.routes import check_room, instant, needs
-from millstream.service.tokens import Role
+from millstream.service.tokens import Role, Tokens
 from millstream.service.work import DatabaseService
 from millstream.wire.keywords import KEYWORDS
 from millstream.wire.values import literal
@@ -28,7 +28,7 @@ _EVENTS: dict[int | str, dict[str, Any]] = {
 
 
 def inspection_routes(
-    service: DatabaseService, follows: Callable[[], Follows], version: str, *, tokens: bool
+    service: DatabaseService, follows: Callable[[], Follows], version: str, *, tokens: Tokens | None
 ) -> APIRouter:
     """All of them."""
     router = APIRouter(prefix="/v1")
@@ -172,7 +172,7 @@ def _streams(service: DatabaseService) -> APIRouter:
     return router
 
 
-def _service(service: DatabaseService, version: str, *, tokens: bool) -> APIRouter:
+def _service(service: DatabaseService, version: str, *, tokens: Tokens | None) -> APIRouter:
     router, database = APIRouter(tags=["settings"]), service.database
     inspection = database.inspection
 
@@ -212,7 +212,7 @@ def _service(service: DatabaseService, version: str, *, tokens: bool) -> APIRout
                 "names": [*current_caller().writable.patterns],
                 "version": version,
                 "database": inspection.database,
-                "tokens": tokens,
+                "tokens": tokens is not None and tokens.are_asked_for(),
             }
         )
 

@@ -78,12 +78,10 @@ class Server:
     ) -> None:
         """`announce` is given where it serves; `stopping` is called when a signal has come."""
         check_open_to(address, tokens)
-        self._tokens = tokens if tokens is not None and len(tokens) else None
+        self._tokens = tokens
         self._database, self.sources = database, SourceReader(database)
         self._announce = announce or (lambda text: None)
-        app = create_app(
-            database, version=version, tokens=self._tokens, limits=limits, sources=self.sources, audit=audit
-        )
+        app = create_app(database, version=version, tokens=tokens, limits=limits, sources=self.sources, audit=audit)
         self._certificate = None if certificate is None else LiveCertificate(certificate)
         self.connections = Connections((limits or ServiceLimits()).connections)
         app.state.service.connections = self.connections
@@ -111,7 +109,8 @@ class Server:
         self.sources.start()
         if (workers := self._database.engine.evaluation.workers) is not None:
             threading.Thread(target=workers.warm, name="millstream-warm", daemon=True).start()
-        open_to = "with tokens" if self._tokens is not None else "for this machine only, since there are no tokens"
+        has_tokens = self._tokens is not None and self._tokens.are_asked_for()
+        open_to = "with tokens" if has_tokens else "for this machine only, since there are no tokens"
         self._announce(f"serving at {self.address}, {open_to}")
         _log.info("serving at %s, %s", self.address, open_to, extra={"data": {"address": str(self.address)}})
         ending = threading.Event()

@@ -112,6 +112,13 @@ class Tokens:
         self._lock = threading.Lock()
         self._read_at: tuple[int, int, int] | None = None
         self._by_hash: dict[str, Token] = {}
+        self._were_there = False
+
+    def are_asked_for(self) -> bool:
+        """Whether there are some, or were since this began: who takes the last one back does not open a service."""
+        if not self._were_there:
+            self._were_there = len(self) > 0
+        return self._were_there
 
     def __len__(self) -> int:
         return len(self.all())

@@ -18,6 +18,7 @@ POINTS = (
     "segment-half-written",
     "segment-written",
     "files-merged",
+    "merges-written",
     "epoch-run",
     "tail-synced",
     "catalog-half-written",

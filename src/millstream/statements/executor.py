@@ -16,6 +16,7 @@ from millstream.errors import CatalogError, Error, EvaluationError, NotSupported
 from millstream.ingest.external import External
 from millstream.ingest.insert import Inputs
 from millstream.language import statements as st
+from millstream.language.remarks import remarks
 from millstream.language.statement_parser import parse
 from millstream.language.values import together
 from millstream.queries.planner import Planner
@@ -77,9 +78,13 @@ class Executor:
             check_wanted()
             self._changes.insert_all(run[:-1])
             instead = self._existing.instead(run[-1], again=again)
-            result = self._pointing(run[-1]) if instead is None else instead
+            with remarks() as said:
+                result = self._pointing(run[-1]) if instead is None else instead
             self._catch_up()
             there += [instead.message] if again and instead is not None else []
+            if more := [each for each in said if each not in result.notices]:
+                message = result.message if result.has_rows else "\n".join([result.message, *more])
+                result = replace(result, message=message, notices=(*result.notices, *more))
         return replace(result, notices=(*there, *result.notices)) if there else result
 
     def _pointing(self, statement: st.Statement) -> Result:

@@ -11,7 +11,6 @@ from millstream.engine.engine import Engine
 from millstream.errors import CatalogError
 from millstream.language import statements as st
 from millstream.language.definer import check_name
-from millstream.plan.rules.fold_constants import certain_failures
 from millstream.queries.standing import StandingQueries
 from millstream.statements.result import Result
 
@@ -25,8 +24,7 @@ class QueryStatements:
     def register(self, statement: st.RegisterQuery) -> Result:
         check_name(statement.name)
         query = self._queries.registration.register(statement.name.text, statement.mode, statement)
-        certain = [f"it fails as soon as a row comes to this: {said}" for said in certain_failures(query.common.plan)]
-        notices = (*query.notices, *self._namesakes(query.name), *certain)
+        notices = (*query.notices, *self._namesakes(query.name))
         return Result("; ".join([f"query {query.name} registered", *notices]), query=query, notices=notices)
 
     def _namesakes(self, name: str) -> list[str]:

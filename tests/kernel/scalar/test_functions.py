@@ -98,9 +98,8 @@ def test_wrong_arguments(name: str, arguments: list[Expression], message: str) -
 
 
 def test_unknown_functions() -> None:
-    with pytest.raises(errors.NameError, match='unknown function "substrin"') as raised:
+    with pytest.raises(errors.NameError, match='unknown function "substrin"'):
         call("substrin", [TEXT])
-    assert raised.value.hint == 'did you mean "substring"?'
     with pytest.raises(errors.NameError, match='unknown function "count"'):
         call("count", [A])
 

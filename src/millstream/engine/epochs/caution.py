@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from millstream.engine.epochs.merging import Merge, perform
 from millstream.engine.epochs.stages import StagePlanner
 from millstream.engine.epochs.task import EpochTask, prepare, run_here
 from millstream.errors import EvaluationError
@@ -119,3 +120,18 @@ class TriedTask:
     def do(self, culprits: Culprits) -> None:
         plan, work = prepare(self.task, StagePlanner(self.shards))
         run_here(plan, work.without(culprits), self.tasks, ScratchStore(self.directory, _POOL))
+
+
+@dataclass(frozen=True)
+class TriedMerges:
+    """Merges that are done beside the epochs."""
+
+    directory: Path
+    merges: tuple[Merge, ...]
+
+    def do(self, culprits: Culprits) -> None:
+        store = ScratchStore(self.directory)
+        with store.file("trial") as writer:
+            for merge in self.merges:
+                if merge.name not in culprits:
+                    perform(merge, store, writer, 0)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
-from millstream.engine.epochs.merging import HistoryMerge, with_merged
+from millstream.engine.epochs.merging import HistoryMerge, Merge, with_merged
 from millstream.engine.epochs.parts import late_key
 from millstream.engine.epochs.task import EpochOutcome
 from millstream.state.snapshot import HistoryFile, Names, Snapshot, SourceProgress
@@ -21,7 +21,7 @@ def after_epoch(
     states = {step: names for step, names in outcome.states.items() if step not in failed}
     results = {edge: names for edge, names in outcome.results.items() if edge not in failed}
     made = moved.without_states(concerned).with_states(states).with_results(results).with_history(outcome.history)
-    return _with_merged(made.with_progress(_progress(moved, outcome)).with_failures(failed), outcome)
+    return after_merges(made.with_progress(_progress(moved, outcome)).with_failures(failed), outcome.merged)
 
 
 def _progress(moved: Snapshot, outcome: EpochOutcome) -> dict[str, SourceProgress]:
@@ -38,13 +38,15 @@ def _progress(moved: Snapshot, outcome: EpochOutcome) -> dict[str, SourceProgres
     return found
 
 
-def _with_merged(snapshot: Snapshot, outcome: EpochOutcome) -> Snapshot:
-    """With merged files in place of those that they were made of; at most one merge is of a source or an edge."""
+def after_merges(snapshot: Snapshot, merges: Iterable[Merge]) -> Snapshot:
+    """The snapshot with merged files in place of those that they were made of; several may be of a source."""
     history: dict[str, tuple[HistoryFile, ...]] = {}
     results: dict[str, Names] = {}
-    for merge in outcome.merged:
+    for merge in merges:
         if isinstance(merge, HistoryMerge):
-            history[merge.source] = with_merged(snapshot.history[merge.source], merge.files, merge.made)
+            files = history.get(merge.source, snapshot.history[merge.source])
+            history[merge.source] = with_merged(files, merge.files, merge.made)
         elif merge.edge in snapshot.results:
-            results[merge.edge] = with_merged(snapshot.results[merge.edge], merge.names, merge.made)
+            names = results.get(merge.edge, snapshot.results[merge.edge])
+            results[merge.edge] = with_merged(names, merge.names, merge.made)
     return snapshot.with_history_of(history).with_results_of(results) if history or results else snapshot

@@ -1,4 +1,4 @@
-"""Keeps the number of files small: neighbours of like size become one, a few in every epoch.
+"""Keeps the number of files small: neighbours of like size become one, in an epoch or beside it.
 
 History files stay in the order of arrival, and in their periods. Results are also brought up to date: rows that ended
 before the first instant that can still be asked for are left out, and those that cancel each other are forgotten.
@@ -22,7 +22,7 @@ from millstream.kernel.stepping import note_step
 from millstream.kernel.storage.coalescing import current
 from millstream.state.faults import reach
 from millstream.state.pool import Pool
-from millstream.state.snapshot import HistoryFile, Names
+from millstream.state.snapshot import HistoryFile, Names, Snapshot
 from millstream.state.store import Store, Writer
 from millstream.types import Schema
 
@@ -34,6 +34,16 @@ SMALLEST = 1 << 17  # bytes below which sizes do not matter
 BUDGET = 1 << 28  # bytes that one merge takes in at most
 _COPIES = 3  # of what a merge takes in are in memory at a time: as it was read, as one, and as it is written
 _ROW_BYTES = 32  # about what a row of history takes
+
+
+def history_merge_of(source: str) -> str:
+    """What a merge is called."""
+    return f"merge of the history of {source}"
+
+
+def result_merge_of(edge: str) -> str:
+    """What a merge is called."""
+    return f"merge of {edge}"
 
 
 @dataclass(frozen=True)
@@ -49,7 +59,22 @@ class HistoryMerge:
     @property
     def name(self) -> str:
         """As it is noted while it is done."""
-        return f"merge of the history of {self.source}"
+        return history_merge_of(self.source)
+
+    def written(self) -> list[str]:
+        """The names of what was made."""
+        return [file.name for file in self.made]
+
+    def bytes(self, store: Store) -> int:
+        """That it takes in."""
+        return sum(map(_bytes, self.files))
+
+    def is_found_in(self, snapshot: Snapshot) -> bool:
+        """Whether what it takes in is still there, as it was."""
+        return _has_run(snapshot.history.get(self.source, ()), self.files)
+
+    def names_read(self) -> list[str]:
+        return [file.name for file in self.files]
 
 
 @dataclass(frozen=True)
@@ -65,10 +90,37 @@ class ResultMerge:
     @property
     def name(self) -> str:
         """As it is noted while it is done."""
-        return f"merge of {self.edge}"
+        return result_merge_of(self.edge)
+
+    def written(self) -> list[str]:
+        """The names of what was made."""
+        return [*self.made]
+
+    def bytes(self, store: Store) -> int:
+        """That it takes in."""
+        return sum(map(store.size, self.names))
+
+    def is_found_in(self, snapshot: Snapshot) -> bool:
+        """Whether what it takes in is still there, as it was."""
+        return _has_run(snapshot.results.get(self.edge, ()), self.names)
+
+    def names_read(self) -> list[str]:
+        return [*self.names]
 
 
 Merge = HistoryMerge | ResultMerge
+
+
+def after_item(found: tuple[_Item, ...], item: _Item) -> tuple[_Item, ...]:
+    """What comes after an item; all of it where that is not there."""
+    return found[found.index(item) + 1 :] if item in found else found
+
+
+def _has_run(found: Sequence[_Item], run: Sequence[_Item]) -> bool:
+    if run[0] not in found:
+        return False
+    place = found.index(run[0])
+    return tuple(found[place : place + len(run)]) == tuple(run)
 
 
 def most_to_merge(pool: Pool) -> int:
@@ -145,14 +197,14 @@ def perform(merge: Merge, store: Store, writer: Writer, epoch: int) -> Merge | N
     """Do it; what was made of them is in what is given back. None where there is no room now: it is put off."""
     note_step(merge.name)
     if isinstance(merge, HistoryMerge):
-        with store.pool.merge(_COPIES * sum(map(_bytes, merge.files))) as fits:
+        with store.pool.merge(_COPIES * merge.bytes(store)) as fits:
             if not fits:
                 return None
             rows = pl.concat([read_history(store, file, merge.schema) for file in merge.files], rechunk=True)
             made = write_history(store, merge.source, merge.period_length, epoch, rows, merge.schema, apart=True)
             reach("files-merged")
             return replace(merge, made=(made,))
-    with store.pool.merge(_COPIES * sum(map(store.size, merge.names))) as fits:
+    with store.pool.merge(_COPIES * merge.bytes(store)) as fits:
         if not fits:
             return None
         kept = _merged([store.read_once(name) for name in merge.names], merge.first, merge.tree)

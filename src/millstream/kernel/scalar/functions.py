@@ -111,6 +111,11 @@ _INTERNAL |= (
 _BY_NAME: dict[str, Function | Rewrite] = {name: entry for entry in _ENTRIES for name in (entry.name, *entry.aliases)}
 
 
+def has_function(name: str) -> bool:
+    """Whether a name, in lower case, may be called, if only to be refused."""
+    return name in REFUSED or (name in _BY_NAME and name not in _INTERNAL - {functions_lists.AT})
+
+
 def function_names(user_functions: Mapping[str, UserFunction] | None = None) -> list[str]:
     """The names of all functions (operators too), in alphabetical order."""
     return sorted({*_BY_NAME, *(user_functions or {})} - _INTERNAL)
@@ -151,8 +156,7 @@ def call(
         )
     entry = _BY_NAME.get(key)
     if entry is None or key in _INTERNAL - {functions_lists.AT}:
-        words = [known for known in function_names(user_functions) if known.isidentifier()]
-        raise errors.NameError(f'unknown function "{name}"', hint=errors.did_you_mean(name, words))
+        raise errors.NameError(f'unknown function "{name}"')
     if isinstance(entry, Rewrite):
         built = entry.build(arguments)
         if built is None:

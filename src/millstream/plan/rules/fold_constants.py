@@ -12,7 +12,7 @@ import math
 
 import polars as pl
 
-from millstream.errors import Error
+from millstream.errors import Error, EvaluationError
 from millstream.kernel.scalar.evaluate import calls_users, constant_value
 from millstream.kernel.scalar.expressions import Call, Cast, Expression, Literal
 from millstream.plan import nodes as lo
@@ -45,19 +45,19 @@ def _is_constant(expression: Expression) -> bool:
     )
 
 
-def certain_failures(plan: lo.Node) -> list[str]:
+def certain_failures(plan: lo.Node) -> list[EvaluationError]:
     """What is said by constants of a plan that have no value: by whatever row comes to them, the query fails."""
     parts = (part for node in plan.walk() for each in node.computed for part in each.walk())
     failures = (_failure(part) for part in parts if _is_constant(part))
-    return [*dict.fromkeys(failure.primary for failure in failures if failure is not None)]
+    return [*{failure.primary: failure for failure in failures if failure is not None}.values()]
 
 
-def _failure(expression: Expression) -> Error | None:
+def _failure(expression: Expression) -> EvaluationError | None:
     try:
         constant_value(expression)
-    except Error as error:
+    except EvaluationError as error:
         return error
-    except _OTHER_FAILURES:
+    except (Error, *_OTHER_FAILURES):
         pass  # of which rows say what it is
     return None
 
