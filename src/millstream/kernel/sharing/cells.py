@@ -19,7 +19,7 @@ import polars as pl
 import pyarrow as pa
 
 from millstream.kernel.batch import END, INTERVAL_COLUMNS, START, Batch, concat, empty_batch, value_column
-from millstream.kernel.columns import only, with_columns
+from millstream.kernel.columns import only, taken, with_columns
 from millstream.kernel.distribution import Distribution, anywhere
 from millstream.kernel.keys import Positions
 from millstream.kernel.operator import Operator, Progress, Segment, State
@@ -154,6 +154,13 @@ def cell_of(query: int) -> tuple[int, bytes]:
     """The span and lineage of the cell of one query alone."""
     bit = query % SPAN
     return query // SPAN, (1 << bit).to_bytes((bit // WORD_BITS + 1) * 8, "little")
+
+
+def cells_of_queries(queries: npt.NDArray[np.int64]) -> list[pl.Series]:
+    """The spans and lineages of the cells of single queries."""
+    different, place = np.unique(queries, return_inverse=True)
+    spans, lineages = zip(*map(cell_of, different.tolist()), strict=True) if len(different) else ((), ())
+    return taken([pl.Series(spans, dtype=pl.Int64), pl.Series(lineages, dtype=pl.Binary)], place)
 
 
 def by_span(cells: pl.DataFrame) -> Iterator[tuple[int, pl.DataFrame]]:
