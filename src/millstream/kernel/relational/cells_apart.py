@@ -31,8 +31,10 @@ LEAST = 4_096  # rows that are worth it
 FAR_MORE = 2  # times as many rows as there would be totals
 _LOOKED_AT = 2_000  # rows that tell whether there are many cells
 _GROUP = "_group"
+_PIECE = 1_024  # rows that are turned at a time
 
 Int64s = npt.NDArray[np.int64]
+_Unit = np.uint16 | np.uint8
 
 
 class TotalsOfQueries(AggregateCombiner):
@@ -109,11 +111,9 @@ def _sums_of_bits(bits: Bitmaps, owner: Int64s, owners: int, totals: Totals) -> 
     """Of each bit that some row has, the totals of its rows for each owner.
 
     Of 16 bits there are 2**16 values for each owner, if that is fewer than there are rows; else of 8 bits."""
-    unit: type[np.uint16 | np.uint8] = np.uint16 if owners << 16 <= len(owner) else np.uint8
+    unit: type[_Unit] = np.uint16 if owners << 16 <= len(owner) else np.uint8
     width = 8 * np.dtype(unit).itemsize
-    for place, column in enumerate(np.ascontiguousarray(bits.astype("<u8", copy=False)).view(unit).T):
-        if not column.any():
-            continue
+    for place, column in enumerate(_turned(bits.astype("<u8", copy=False).view(unit))):
         code = column.astype(np.int64)
         if owners > 1:
             code += owner << width
@@ -122,6 +122,14 @@ def _sums_of_bits(bits: Bitmaps, owner: Int64s, owners: int, totals: Totals) -> 
             found = {total: _with_bit(limbs, owners, bit) for total, limbs in sums.items()}
             if found[_ROWS].parts[0].any():
                 yield place * width + bit, found
+
+
+def _turned(values: npt.NDArray[_Unit]) -> npt.NDArray[_Unit]:
+    """Columns as rows: in pieces that fit into the processor's cache, which is several times as fast."""
+    turned = np.empty(values.shape[::-1], values.dtype)
+    for first in range(0, len(values), _PIECE):
+        turned[:, first : first + _PIECE] = values[first : first + _PIECE].T
+    return turned
 
 
 def _with_bit(limbs: Limbs, owners: int, bit: int) -> Limbs:

@@ -223,7 +223,9 @@ def bitmaps_of(rows: pl.DataFrame) -> Bitmaps:
     if (lengths == width).all():
         return words[bounds[0] :].reshape(-1, width).copy()
     found = np.zeros((rows.height, width), np.uint64)
-    for length in np.unique(lengths).tolist():
-        same = np.flatnonzero(lengths == length)
-        found[same, :length] = words[bounds[same, None] + np.arange(length)]
+    for first in range(0, rows.height, _PIECE):  # what is made on the way fits into the processor's cache
+        piece, starts = lengths[first : first + _PIECE], bounds[first : first + _PIECE]
+        for length in np.unique(piece).tolist():
+            same = np.flatnonzero(piece == length)
+            found[first + same, :length] = words[starts[same, None] + np.arange(length)]
     return found
