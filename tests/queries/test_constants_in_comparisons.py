@@ -41,9 +41,7 @@ def test_they_share_a_plan_and_answer_as_duckdb_does(condition: str, late: bool,
         db.execute(STREAM)
         if late:
             db.insert("s", ROWS)
-        queries = [
-            db.register(text.replace("FROM s", "FROM s [RANGE 1000]"), name=f"q{n}") for n, text in enumerate(texts)
-        ]
+        queries = [db.register(text.replace("[]", " [RANGE 1000]"), name=f"q{n}") for n, text in enumerate(texts)]
         if not late:
             db.insert("s", ROWS)
         assert is_shared(queries[9:])
