@@ -515,7 +515,7 @@ class ExpressionBinder:
         number = node.meta.get(PARAMETER)
         if number is not None and number < len(self.binder.parameters):
             return Parameter(self.binder.parameters[number], number)
-        raise BindError("a parameter (?) without a value", hint="use register_many to register a template")
+        raise BindError("a parameter (?) without a value", hint=WITHOUT_VALUE)
 
     def _listed(self, node: exp.DataType) -> Expression:
         """ARRAY[a, b], which sqlglot reads as a type with values."""
