@@ -41,10 +41,9 @@ LAYERS: dict[str, set[str]] = {
     | {"state", "kernel", "plan", "language", "catalog", "engine", "query", "queries", "connectors", "system"},
     "wire": BASE,
     "client": BASE | {"drawing", "answers", "language", "ingest", "queries", "wire"},
-    "opening": BASE | {"kernel", "state", "catalog", "engine", "ingest", "spark", "database"},
-    "connecting": BASE | {"opening", "spark", "client", "database"},
-    "upkeep": BASE | {"state", "kernel", "catalog", "engine", "query", "database", "opening", "connecting"},
-    "__init__": BASE | {"connecting", "upkeep", "database", "ingest", "query", "statements", "inspection"},
+    "opening": BASE | {"kernel", "state", "catalog", "engine", "ingest", "spark", "database", "client"},
+    "upkeep": BASE | {"state", "kernel", "catalog", "engine", "query", "database", "opening"},
+    "__init__": BASE | {"opening", "upkeep", "database", "ingest", "query", "statements", "inspection"},
     "service": BASE | {"drawing", "plan", "language", "query", "inspection", "statements", "database", "wire"},
     "demo": {"__init__"},
     "shell": {"__init__", "answers", "errors", "drawing", "wire"},
@@ -173,7 +172,7 @@ def test_imports_point_down(path: Path) -> None:
 
 
 def test_only_spark_imports_pyspark() -> None:
-    allowed = {"spark", "opening", "connecting"}  # the last two name the type of a session, for the type checker
+    allowed = {"spark", "opening"}  # the latter names the type of a session, for the type checker
     for path in FILES:
         assert layer_of(path) in allowed or "pyspark" not in _modules(path), path
 

@@ -28,10 +28,10 @@ from millstream.errors import (
 )
 
 if TYPE_CHECKING:
-    from millstream.connecting import connect, connect_async
     from millstream.database import Database
     from millstream.ingest.table_rows import InsertResult
     from millstream.inspection.run_report import RunReport
+    from millstream.opening import connect, connect_async
     from millstream.query import Query, Template
     from millstream.statements.result import Result
     from millstream.upkeep.checking import CheckReport, check
@@ -86,8 +86,8 @@ _LATER = {
     "Template": "millstream.query",
     "UpgradeReport": "millstream.upkeep.upgrading",
     "check": "millstream.upkeep.checking",
-    "connect": "millstream.connecting",
-    "connect_async": "millstream.connecting",
+    "connect": "millstream.opening",
+    "connect_async": "millstream.opening",
     "upgrade": "millstream.upkeep.upgrading",
 }
 

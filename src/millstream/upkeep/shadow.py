@@ -16,9 +16,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from millstream.connecting import connect
 from millstream.database import Database
 from millstream.errors import Error
+from millstream.opening import connect
 from millstream.state.layout import MANIFESTS
 from millstream.state.snapshot import Snapshot
 from millstream.state.store import DirectoryStore

@@ -66,7 +66,7 @@ def connect(
         raise SetupError(f"engine is 'spark' or 'inprocess', not {engine!r}")
     if engine == "spark" and spark is None and "pyspark" not in sys.modules:
         threading.Thread(target=_launch_spark, args=(master,), name="millstream-launch").start()
-    from millstream.opening import opened
+    from millstream.opening.databases import opened
 
     return opened(path, spark, master, engine)
 
