@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from tests.docs.blocks import REASONS, ROOT, RUN, blocks, pages
-from tests.docs.running import outputs, same
+from tests.docs.running import Session, outputs, same
 from tests.docs.write import written
 
 PAGES = pages()
@@ -27,6 +27,17 @@ def test_blocks_that_are_not_run_have_a_reason(page: Path) -> None:
     found = blocks(page.read_text())
     assert not [block.first + 1 for block in found if block.reason is None and block.language not in RUN]
     assert {block.reason for block in found} <= {None, *REASONS}
+
+
+def test_the_program_of_the_readme_runs_twice(tmp_path: Path) -> None:
+    (program,) = (block for block in blocks((ROOT / "README.md").read_text()) if 'ms.connect("market")' in block.text)
+    for _ in range(2):
+        session = Session(tmp_path)
+        try:
+            given = session.give(program)
+        finally:
+            session.close()
+        assert same(program.output or "", given)
 
 
 WRONG = """

@@ -32,7 +32,14 @@ _CALLS = (
     *("COUNT(*)", "COUNT(*)", "SUM(r.a)", "AVG(r.a)", "SUM(r.b)", "SUM(r.b)", "COUNT(r.c)", "SUM(r.d)", "AVG(r.d)"),
     *("MIN(r.a)", "MAX(r.a)", "MIN(r.b)", "MAX(r.d)", "MIN(r.c)", "MAX(r.c)", "MIN(r.d)"),
 )
+# Of these a query has one, with its condition.
+_IN_CASES = (
+    *("COUNT(*) FILTER (WHERE {})", "SUM(r.a) FILTER (WHERE {})", "SUM(CASE WHEN {} THEN r.a ELSE 0 END)"),
+    *("AVG(CASE WHEN {} THEN r.a ELSE 3 END)", "MIN(CASE WHEN {} THEN r.a END)", "MAX(r.c) FILTER (WHERE {})"),
+    *("COUNT(CASE WHEN r.g THEN r.a WHEN {} THEN r.d END)", "SUM(2 * CASE WHEN NOT ({}) THEN r.a ELSE 1 END)"),
+)
 _KINDS = {"AVG(r.a)": Kind.REAL, "AVG(r.d)": Kind.REAL, "SUM(r.d)": Kind.DOUBLE, "MAX(r.d)": Kind.DOUBLE}
+_KINDS |= {"AVG(CASE WHEN {} THEN r.a ELSE 3 END)": Kind.REAL, "MAX(r.c) FILTER (WHERE {})": Kind.STRING}
 _ORDERS = (">", "<", ">=", "<=")
 
 
@@ -120,15 +127,19 @@ class AggregateMaker(ScheduleMaker):
         word = "DISTINCT " if dice.chance(10) else ""
         grouping = f" GROUP BY {', '.join(keys)}" if keys else ""
         having = dice.pick(("", "", "", " HAVING COUNT(*) > 1", " HAVING MAX(r.a) < 4", " HAVING SUM(r.a) > 2"))
+        where = " WHERE {}"
+        if dice.chance(30):
+            where, call = dice.pick(("", "", " WHERE r.a < 4")), dice.pick(_IN_CASES)
+            listed.append((call, _KINDS.get(call, Kind.INTEGER)))
         overflow = ""
         if "SUM(r.b)" in calls:
             within = f"SUM(r.b) NOT BETWEEN {_LEAST} AND {_GREATEST}"
-            overflow = f"SELECT 1 FROM {leaf.name} AS r WHERE {{}}{grouping}"
+            overflow = f"SELECT 1 FROM {leaf.name} AS r{where}{grouping}"
             overflow += f"{having} AND {within}" if having else f" HAVING {within}"
         head = word + ", ".join(f"{text} AS c{number}" for number, (text, _) in enumerate(listed))
         operator = dice.pick(("ISTREAM", "RSTREAM", "DSTREAM")) if dice.chance(25) else None
         shown = f"{operator}({head})" if operator else head
-        rest = [f" FROM {name} AS r WHERE {{}}{grouping}{having}" for name in (cql, leaf.name)]
+        rest = [f" FROM {name} AS r{where}{grouping}{having}" for name in (cql, leaf.name)]
         scope = tuple(Column(f"r.{column.name}", column.kind) for column in S)
         columns = tuple(Column(f"c{number}", kind) for number, (_, kind) in enumerate(listed))
         texts = Text(f"SELECT {shown}{rest[0]}", f"SELECT {head}{rest[1]}")

@@ -23,6 +23,10 @@ TEXTS = (
     "SELECT g, a, count(*) FROM S {w} WHERE a + b > {0} AND d < {1} GROUP BY g, a",
     "SELECT g, sum(v), avg(d) FROM S {w} WHERE a > {0} GROUP BY g HAVING count(*) <= {1}",
     "SELECT DISTINCT CASE WHEN count(v) > {0} THEN 1 END AS c FROM S {w} WHERE a > {1} GROUP BY g",
+    "SELECT g, count(*) FILTER (WHERE a > {0}) AS c, sum(v) FILTER (WHERE b < {1}) AS s FROM S {w} GROUP BY g",
+    "SELECT g, sum(CASE WHEN a > {0} THEN v ELSE 0 END) AS s, avg(d) FROM S {w} WHERE b < {1} GROUP BY g",
+    "SELECT sum(CASE WHEN a > {0} OR v < {1} THEN v WHEN v > 1 THEN b ELSE a END) AS s FROM S {w}",
+    "SELECT count(n) FILTER (WHERE v BETWEEN {0} AND {1}) AS c, every(d > 0) FILTER (WHERE a > 1) AS e FROM S {w}",
 )
 EXTREMES = (
     "SELECT min(v), max(d), sum(v) FROM S {w} WHERE a > {0} AND b < {1}",

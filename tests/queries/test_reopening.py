@@ -20,9 +20,9 @@ import millstream as ms
 from millstream import types
 from millstream.language import type_names
 from millstream.plan.fingerprint import Fingerprints
-from millstream.plan.grouping import Shape
 from millstream.plan.lowering import lower as physical
 from millstream.plan.lowering import step_names
+from millstream.plan.shapes import Shape
 from millstream.queries.recovery import Recovery
 from millstream.service.answers import described
 

@@ -111,6 +111,40 @@ def test_words_of_other_shells(db: Any) -> None:
     session = ShellSession(db, io.StringIO(), io.StringIO())
     session.take("quit;")
     assert session.is_over
+    for command in ("\\help", "\\h", "\\HELP;"):
+        assert shown(db, f"{command}\n") == (f"{HELP}\n", "")
+        assert is_finished(command)
+    session = ShellSession(db, io.StringIO(), io.StringIO())
+    session.take("\\quit")
+    assert session.is_over
+
+
+def test_rows_that_are_not_in_an_answer_yet_are_told_of_once(db: Any) -> None:
+    asked = "SELECT symbol FROM Trades [RANGE 100];"
+    out, errors = shown(db, f"{SETUP} {asked} INSERT INTO Trades VALUES ('a', 1, 3), ('b', 2, 4); {asked} {asked}")
+    assert errors == ""
+    told = (
+        "final up to 3: Trades has rows up to 4, which count when later rows have come, or after ADVANCE Trades TO 4\n"
+    )
+    assert out.endswith(f"symbol\n------\na\n(1 row)\n{told}symbol\n------\na\n(1 row)\n")
+    assert told not in shown(db, f"ADVANCE Trades TO 4; {asked}")[0]
+
+
+def test_what_rows_wait_for(db: Any) -> None:
+    db.execute(
+        "CREATE STREAM a (x INT) TIMESTAMP BY ts; CREATE STREAM b (x INT) TIMESTAMP BY ts; CREATE TABLE t (x INT)"
+    )
+    db.execute("CREATE STREAM c (x INT, at TIMESTAMP) TIMESTAMP BY at")
+    assert db.execute("SELECT * FROM a").waiting == db.execute("SELECT * FROM t").waiting == ""
+    db.insert("a", [(1, 5)])
+    both = "SELECT a.x FROM a [RANGE 9], b [RANGE 9]"
+    (after,) = (db.execute(both).waiting,)
+    assert after.startswith("nothing is final yet: a has rows up to 5, which count when later rows of b have come")
+    assert after.endswith("ADVANCE b TO 5")
+    db.execute("ADVANCE b TO 5; ADVANCE a TO 5")
+    assert db.execute(both).waiting == ""
+    db.execute("INSERT INTO c VALUES (1, '2026-01-01 10:00:00')")
+    assert db.execute("SELECT * FROM c").waiting.endswith("ADVANCE c TO '2026-01-01 10:00:00'")
 
 
 def test_what_is_said_beside_rows(db: Any) -> None:

@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from millstream.spark.file_log import files_of_batch
+from millstream.spark.session import PLAIN_RENAMES, own_session
 
 pytestmark = pytest.mark.spark
 
@@ -31,11 +32,13 @@ def test_the_log_says_what_the_batches_hold(session: SparkSession, tmp_path: Pat
     source, checkpoint = tmp_path / "a source", tmp_path / "checkpoint"
     source.mkdir()
     said: dict[int, list[str]] = {}
-    for files in (range(23), range(23, 30)):  # more than ten batches: Spark writes its log together by then
-        for number in files:
+    own = own_session(session)  # notes batches in another way, in the same files
+    for reader, files in ((session, range(23)), (own, range(23, 30)), (session, range(30, 32))):
+        for number in files:  # in more than ten batches: Spark writes its log together by then
             pl.DataFrame({"a": [number]}).write_parquet(source / f"{number} é%.parquet")
-        said |= read(session, source, checkpoint)
-    assert len(said) == 16
+        said |= read(reader, source, checkpoint)
+    assert own.conf.get("spark.sql.streaming.checkpointFileManagerClass") == PLAIN_RENAMES
+    assert len(said) == 17
     for number, paths in said.items():
         noted = files_of_batch(checkpoint, number) or []
         assert [path.partition(":")[2].lstrip("/") for path in sorted(noted)] == [

@@ -192,3 +192,11 @@ def test_formats_by_headers(read: Callable[[str | None], RowFormat], header: str
 def test_other_formats_are_refused(read: Callable[[str | None], RowFormat], header: str) -> None:
     with pytest.raises(ms.InputError, match=r"format|read"):
         read(header)
+
+
+def test_what_curl_says_by_itself_is_no_format_of_rows() -> None:
+    with pytest.raises(ms.InputError) as refused:
+        sent("application/x-www-form-urlencoded")
+    assert "curl -H 'Content-Type: application/json'" in (refused.value.hint or "")
+    with pytest.raises(ms.InputError, match="rows cannot be read from text/html"):
+        sent("text/html")

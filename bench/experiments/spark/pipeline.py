@@ -123,7 +123,10 @@ def slopes(settings: Settings, spark: SparkSession, root: Path, texts: dict[str,
             ),
         }
         found += [
-            Trial(slope(name), partial(compare, slope(name), count, partial(ours, said, texts[name]), theirs, settings))
+            Trial(
+                f"{slope(name)}, {count:,}",
+                partial(compare, slope(name), count, partial(ours, said, texts[name]), theirs, settings),
+            )
             for name, (said, theirs) in sides.items()
         ]
     return found

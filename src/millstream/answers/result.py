@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 
@@ -17,7 +17,9 @@ class StatementResult(AnswerRows):
 
     message: str
     table: pa.Table | None = None
-    notices: tuple[str, ...] = ()  # what the author should know of the past that it saw
+    notices: tuple[str, ...] = ()  # what the author should know: of the text, and of the past that it saw
+    # Of an answer that rows will change which have come already: up to when it is, and what they wait for.
+    waiting: str = field(default="", kw_only=True)
 
     def arrow(self) -> pa.Table:
         """The rows as an Arrow table; `ms.InputError` where the statement gave none."""

@@ -57,6 +57,8 @@ def show(result: ms.Result) -> None:
         from millstream.answers.on_screen import write_table
 
         write_table(sys.stdout, result.arrow())
+        if result.waiting:
+            console().print(result.waiting, markup=False, highlight=False, soft_wrap=True)
 
 
 def text_of(file: Path) -> str:
@@ -72,5 +74,5 @@ def database(path: Path | None, in_process: bool) -> ms.Database:
     """The database of a command, in a directory or for as long as the command lasts."""
     if in_process:
         return ms.connect(path, engine="inprocess")
-    with console().status("starting Spark"):
+    with console().status("starting Spark, which takes some seconds; --in-process goes without it"):
         return ms.connect(path)

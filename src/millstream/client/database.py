@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
 
 import pyarrow as pa
 
+from millstream.answers.result import StatementResult
 from millstream.client.answers import instant_to
 from millstream.client.http import AsyncServiceClient, ServiceClient, quoted
 from millstream.client.keys import KEY, CountingKeys
@@ -35,7 +36,7 @@ from millstream.wire.media import RowFormat
 _GLANCE = 0.2  # seconds
 Q = TypeVar("Q", bound=QueryCalls)
 T = TypeVar("T", bound=TemplateCalls)
-R = TypeVar("R")
+R = TypeVar("R", bound=StatementResult)
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,9 @@ class DatabaseCalls(Generic[Q, T, R]):
             table, said = None, answer.json()
         query = self._query_of(said["query"]) if said.get("query") else None
         insert = InsertResult(**said["insert"]) if said.get("insert") else None
-        return self._result_of(said["message"], table, tuple(said.get("notices", ())), query, insert)
+        result = self._result_of(said["message"], table, tuple(said.get("notices", ())), query, insert)
+        result.waiting = said.get("waiting", "")
+        return result
 
     @asks
     def register(self, cql: str, name: str | None = None, mode: str = "eager") -> Talk[Q]:

@@ -22,7 +22,7 @@ from millstream.engine.history.backfill import Backfills
 from millstream.engine.past import WHOLE, Past, Pasts
 from millstream.engine.query_tables import NAME, failure_key
 from millstream.engine.shared_plan import SharedPlan
-from millstream.plan.grouping import Shape
+from millstream.plan.shapes import Shape
 from millstream.state.notes import Record
 from millstream.state.snapshot import Catalog
 

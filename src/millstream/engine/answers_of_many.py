@@ -29,10 +29,11 @@ from millstream.kernel.relational.own_columns import made_for_many
 from millstream.kernel.sharing.parameters import QUERY, SHAPE
 from millstream.kernel.storage.segments import numbers
 from millstream.plan import physical as ph
-from millstream.plan.grouping import QUERY_ROWS, Shape, Split, splits
+from millstream.plan.grouping import QUERY_ROWS, Split, splits
 from millstream.plan.lifting import lifted_above
 from millstream.plan.lowering.matches import TREE, part_name, reference
 from millstream.plan.nodes import Node
+from millstream.plan.shapes import Shape
 from millstream.state.snapshot import Snapshot
 from millstream.types import Schema, to_polars
 

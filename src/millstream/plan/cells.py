@@ -82,6 +82,7 @@ def _leave_by_themselves(core: lo.Node) -> bool:
     return pattern_of(core) in (Pattern.WKS, Pattern.WK) and all(
         isinstance(node, lo.StreamScan | lo.Window | lo.Filter | lo.Project | ph.Stamped)
         or (isinstance(node, lo.Join) and node.join == "inner")
+        or (isinstance(node, lo.SetOperation) and node.operation == "union all")
         for node in core.walk()
     )
 

@@ -16,7 +16,7 @@ windows of different sizes on a stream have its elements in common, and are give
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from itertools import takewhile
 from typing import Literal as OneOf
@@ -28,7 +28,6 @@ from millstream.kernel.scalar.expressions import (
     Call,
     Column,
     Expression,
-    InList,
     Literal,
     Parameter,
     Reported,
@@ -39,14 +38,14 @@ from millstream.kernel.scalar.expressions import (
     map_columns,
     shift_columns,
 )
-from millstream.kernel.sharing.keyed_selection import equality_key
 from millstream.kernel.sharing.query_windows import SizedWindow
 from millstream.kernel.windows.time import Now, Rows, UserWindow
 from millstream.plan import nodes as lo
 from millstream.plan import physical as ph
 from millstream.plan.analysis.fails_outside import fails_outside_selections
 from millstream.plan.analysis.monotonic import is_non_retroactive
-from millstream.plan.fingerprint import fingerprint
+from millstream.plan.cases import rows_in_cases, with_cases
+from millstream.plan.cells import can_be_summed_in_cells
 from millstream.plan.own_columns import (
     Taken,
     is_parametrised,
@@ -57,20 +56,19 @@ from millstream.plan.own_columns import (
 )
 from millstream.plan.own_windows import parametrised_window, stamped_join
 from millstream.plan.parted import PartRows, part_schema, put_together
+from millstream.plan.shapes import COMPARISONS, Shape, constants_of, generalised
 from millstream.plan.tags import TAGS
-from millstream.types import BIGINT, BOOLEAN, STRING, DataType
+from millstream.types import BIGINT, BOOLEAN
 
-_COMPARISONS = {"=", "<>", "<", "<=", ">", ">="}
 # Aggregates that do not see NULL, so that a row of NULLs makes a group exist and changes nothing else.
 _BLIND_TO_NULL = {"count", "sum", "avg", "min", "max", *VARIANCES, *BOOLEANS}
-_MANY_CONSTANTS = 1_000
 QUERY_ROWS = "_queries-"  # what the names of query tables as sources begin with
 
 # Where queries begin to differ: in what they select of the FROM list, or of what is computed from it (HAVING), or in
 # how many of its first rows they want; or also in constants that stand anywhere above the FROM list; or also in how
 # long elements stay in the window on a stream. "everywhere" is both.
-Cut = OneOf["from", "computed", "limit", "anywhere", "window", "everywhere"]
-CUTS: tuple[Cut, ...] = "computed", "from", "limit", "window", "anywhere", "everywhere"
+Cut = OneOf["from", "computed", "limit", "cases", "anywhere", "window", "everywhere"]
+CUTS: tuple[Cut, ...] = "computed", "from", "limit", "window", "cases", "anywhere", "everywhere"
 
 
 @dataclass(frozen=True)
@@ -112,6 +110,14 @@ class Split:
         return isinstance(self.core, lo.Join | ph.ManyJoin)
 
 
+def shape_of(found: Split) -> tuple[Shape, tuple[object, ...]]:
+    """What a query asks with its constants taken out, and these constants."""
+    general, taken = generalised(found.condition, len(found.constants))
+    taken = [*found.constants, *taken]
+    shape = Shape(general, tuple(literal.type for literal in taken), found.own_columns)
+    return shape, tuple(literal.value for literal in taken)
+
+
 def _as_such(node: lo.Node) -> tuple[object, ...]:
     """An operator, whatever it stands on."""
     own = (part.name for part in fields(node) if part.compare and part.name != "input")
@@ -120,7 +126,16 @@ def _as_such(node: lo.Node) -> tuple[object, ...]:
 
 def splits(plan: lo.Node) -> list[Split]:
     """The ways in which a plan can be split, those that have more in common first."""
-    return [found for cut in CUTS if (found := split(plan, cut)) is not None]
+    found = [found for cut in CUTS if (found := split(plan, cut)) is not None]
+    if _differs_in_cases(plan):
+        found.sort(key=lambda each: each.cut != "cases")
+    return found
+
+
+def _differs_in_cases(plan: lo.Node) -> bool:
+    """Whether a plan says itself that queries differ in what an aggregate computes."""
+    aggregates = (node for node in plan.walk() if isinstance(node, lo.Aggregate))
+    return any(is_parametrised(e) for node in aggregates for e in node.computed)
 
 
 def split(plan: lo.Node, cut: Cut = "from") -> Split | None:
@@ -129,6 +144,8 @@ def split(plan: lo.Node, cut: Cut = "from") -> Split | None:
         return _split_at_window(plan, cut)
     if cut == "limit":
         return _split_at_limit(plan)
+    if cut == "cases":
+        return _split_in_cases(plan)
     if cut == "anywhere":
         plan, constants = with_general_constants(plan, _differs_in_selections)
         if not constants and not any(is_parametrised(e) for node in plan.walk() for e in node.computed):
@@ -139,6 +156,20 @@ def split(plan: lo.Node, cut: Cut = "from") -> Split | None:
     if found is None or _differs_elsewhere(found):
         return None
     return replace(found, constants=constants, cut=cut)
+
+
+def _split_in_cases(plan: lo.Node) -> Split | None:
+    """Queries differ in the conditions of an aggregate, which is the same for all of them where these hold."""
+    found = with_cases(plan)
+    if found is None:
+        return None
+    taken, constants = with_general_constants(found, _differs_in_selections)
+    in_cases = _split(taken_apart(taken), "cases")
+    if in_cases is None or _differs_elsewhere(in_cases):
+        return None
+    if not can_be_summed_in_cells(in_cases.core, in_cases.columns, in_cases.above, retracting=False):
+        return None  # rows would be expanded, once for each case
+    return replace(in_cases, constants=constants, cut="cases")
 
 
 def _split_at_limit(plan: lo.Node) -> Split | None:
@@ -316,7 +347,7 @@ def _with_indexes(condition: Expression) -> Expression:
     """
     found: list[Expression] = []
     for part in conjuncts(condition):
-        is_comparison = isinstance(part, Call) and part.function in _COMPARISONS
+        is_comparison = isinstance(part, Call) and part.function in COMPARISONS
         reported = [argument for argument in part.children if is_comparison and isinstance(argument, Reported)]
         if not reported or not isinstance(part, Call):
             found.append(part)
@@ -372,12 +403,21 @@ def _is_row_wise(node: lo.Node) -> bool:
             )
         case lo.Bounds():
             return _is_row_wise(node.input)
+        case ph.Cases():
+            return _is_stream_in_window(node.input)
         case ph.Stamped():
             return isinstance(node.input, lo.Window) and _is_row_wise(node.input)
         case lo.TableScan():
             return True
         case _:
             return False
+
+
+def _is_stream_in_window(node: lo.Node) -> bool:
+    """Whether it selects rows of a stream: a join would make all pairs, whatever is selected of what it is part of."""
+    while isinstance(node, lo.Filter | lo.Project):
+        node = node.input
+    return isinstance(node, lo.Window) and _is_row_wise(node)
 
 
 def _differs_in_selections(node: lo.Node) -> bool:
@@ -444,6 +484,8 @@ def _pull(node: lo.Node, leaf: lo.Node | None = None) -> _Pulled:
             return replace(below, columns=[_over(e, below.columns) for e in node.expressions])
         case lo.Bounds():
             return _pull_bounds(node)
+        case ph.Cases():
+            return _pull_cases(node, leaf)
         case lo.Join(join="full"):
             pass
         case lo.Join(join="left" | "semi" | "anti"):
@@ -464,6 +506,12 @@ def _pull_bounds(node: lo.Bounds) -> _Pulled:
     width = len(below.core.schema)
     bounds = [Column(f.type, width + index, f.name) for index, f in enumerate(core.schema[width:])]
     return _Pulled(core, below.condition, [*below.columns, *bounds])
+
+
+def _pull_cases(node: ph.Cases, leaf: lo.Node | None) -> _Pulled:
+    below = _pull(node.input, leaf)
+    rows = rows_in_cases(node, below.core, below.condition, below.columns)
+    return _Pulled(rows.core, rows.condition, rows.columns)
 
 
 def _pull_join(node: lo.Join | ph.ManyJoin) -> _Pulled:
@@ -512,80 +560,3 @@ def _pull_right(node: lo.Join) -> _Pulled:
 
 def _over(expression: Expression, columns: Sequence[Expression]) -> Expression:
     return map_columns(expression, lambda column: columns[column.index])
-
-
-# Shapes: what is left of a condition when the constants are taken out
-
-
-@dataclass(frozen=True)
-class Shape:
-    """What one query asks, with parameters; its name is the same in every process."""
-
-    condition: Expression
-    parameters: tuple[DataType, ...]
-    own_columns: tuple[Expression, ...] = ()  # what a query's own rows are made by when they are read, if by anything
-    name: str = field(init=False)
-
-    def __post_init__(self) -> None:
-        said = self.condition, self.parameters
-        object.__setattr__(self, "name", fingerprint((*said, self.own_columns) if self.own_columns else said))
-
-    @cached_property
-    def key(self) -> tuple[Expression, int] | None:
-        """The column that queries ask for a value of, and which parameter that is, if they do."""
-        asked = equality_key(self.condition)
-        if asked is None or asked[0].type == BOOLEAN or not isinstance(asked[1], Parameter):
-            return None
-        return asked[0], asked[1].index
-
-
-def has_many_constants(plan: lo.Node) -> bool:
-    """Whether a query is not worth a place in a group: its constants would be columns of the query table."""
-    return any(len(constants_of(e)) > _MANY_CONSTANTS for node in plan.walk() for e in node.computed)
-
-
-def constants_of(condition: Expression) -> list[Literal]:
-    return [part for part in condition.walk() if isinstance(part, Literal)]
-
-
-def shape_of(found: Split) -> tuple[Shape, tuple[object, ...]]:
-    """What a query asks with its constants taken out, and these constants."""
-    general, taken = generalised(found.condition, len(found.constants))
-    taken = [*found.constants, *taken]
-    shape = Shape(general, tuple(literal.type for literal in taken), found.own_columns)
-    return shape, tuple(literal.value for literal in taken)
-
-
-def generalised(condition: Expression, first: int = 0) -> tuple[Expression, list[Literal]]:
-    """A condition with parameters for the constants that columns are compared with, numbered from `first` on, and
-    these."""
-    taken: list[Literal] = []
-
-    def take(constant: Expression) -> Expression:
-        if not isinstance(constant, Literal) or constant.value is None or constant.type == BOOLEAN:
-            return constant
-        taken.append(constant)
-        return Parameter(constant.type, first + len(taken) - 1)
-
-    def generalise(node: Expression) -> Expression:
-        if isinstance(node, Call) and node.function in _COMPARISONS:
-            return node.with_children(tuple(take(argument) for argument in node.arguments))
-        if isinstance(node, InList):
-            return replace(node, values=tuple(take(value) for value in node.values))
-        prefix = _prefix(node)
-        if prefix is not None and isinstance(node, Call):
-            return Call(BOOLEAN, "startswith", (node.arguments[0], take(Literal(STRING, prefix))))
-        return node
-
-    return condition.transform(generalise), taken
-
-
-def _prefix(node: Expression) -> str | None:
-    """What a text must begin with to satisfy LIKE 'begin%'."""
-    if not (isinstance(node, Call) and node.function == "like" and len(node.arguments) == 2):
-        return None
-    pattern = node.arguments[1]
-    if not isinstance(pattern, Literal) or not isinstance(pattern.value, str) or not pattern.value.endswith("%"):
-        return None
-    begin = pattern.value[:-1]
-    return None if any(sign in begin for sign in "%_\\") else begin

@@ -87,6 +87,7 @@ TAGS: Mapping[type, str] = {
     window.UserWindow: "UserWindow",
     query_windows.SizedWindow: "SizedWindow",
     # physical nodes and what they hold
+    ph.Cases: "Cases",
     ph.CellSelection: "CellSelection",
     ph.CheckedSums: "CheckedSums",
     ph.Combined: "Combined",

@@ -14,7 +14,7 @@ from millstream.language.bind_parameters import size_parameters, with_constants
 from millstream.language.remarks import remarks
 from millstream.language.statement_parser import parse_query
 from millstream.language.syntax import numbered_parameters
-from millstream.plan.grouping import Shape
+from millstream.plan.shapes import Shape
 from millstream.queries.modes import Modes
 from millstream.queries.named_templates import NamedTemplates, is_untyped
 from millstream.queries.none_mode import NoneTemplates

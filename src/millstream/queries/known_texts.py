@@ -24,9 +24,10 @@ from millstream.language.literal_masks import (
     with_marks,
 )
 from millstream.language.statement_parser import parse_query
-from millstream.plan.grouping import Cut, Shape, Split, generalised, shape_of, split
+from millstream.plan.grouping import Cut, Split, shape_of, split
 from millstream.plan.lowering.matches import LazyPlan, is_fragile
 from millstream.plan.own_windows import have_room
+from millstream.plan.shapes import Shape, generalised
 from millstream.queries.planner import Planned, Planner
 from millstream.queries.templates import GroupTemplate
 from millstream.types import BOOLEAN, STRING, DataType

@@ -24,8 +24,9 @@ from millstream.errors import EvaluationError, Place
 from millstream.language import statements as st
 from millstream.language.remarks import remarks
 from millstream.language.statement_parser import check_text, parse, parse_query
-from millstream.plan.grouping import has_many_constants, shape_of
+from millstream.plan.grouping import shape_of
 from millstream.plan.lowering.matches import is_fragile
+from millstream.plan.shapes import has_many_constants
 from millstream.queries.known_texts import KnownTexts, Recognised
 from millstream.queries.modes import Modes, kept_windows, options_of, steps_of
 from millstream.queries.notices import counted_by, found_by_counting, of_the_past, past_in, with_past

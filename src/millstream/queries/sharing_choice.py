@@ -21,11 +21,12 @@ from millstream.language.binder import BoundQuery
 from millstream.plan import nodes as lo
 from millstream.plan.cost import SourceStatistics, selectivity
 from millstream.plan.explain_groups import lines_of_member, service_of
-from millstream.plan.grouping import Shape, Split, constants_of, has_many_constants, shape_of, splits
+from millstream.plan.grouping import Split, shape_of, splits
 from millstream.plan.kept_columns import shared_stems
 from millstream.plan.lowering.options import Options
 from millstream.plan.lowering.selections import has_lineage
 from millstream.plan.nodes import sources
+from millstream.plan.shapes import Shape, constants_of, has_many_constants
 from millstream.queries.planner import Planner
 from millstream.settings import Settings
 
@@ -140,6 +141,7 @@ class SharingChoice:
         others = [each for each in memberships if self._is_worth(each, settings)]
         if settings.sharing == "on" and any(constants_of(e.split.condition) for e in others if e.split.cut == "from"):
             others.reverse()  # to the one that most others may come to
+            others.sort(key=lambda each: each.split.cut != "cases")  # which makes no rows of each query
         for each in (*there, *others):
             if past is None or not self.differs_by_its_past(each.group, past):
                 return each

@@ -20,8 +20,9 @@ from millstream.kernel.sharing.keyed_selection import equality_key
 from millstream.kernel.sharing.parameters import QUERY
 from millstream.language.bind_parameters import with_constants
 from millstream.language.syntax import numbered_parameters
-from millstream.plan.grouping import Shape, Split, shape_of
+from millstream.plan.grouping import Split, shape_of
 from millstream.plan.lowering.options import Options
+from millstream.plan.shapes import Shape
 from millstream.queries.group_replanning import core_of
 from millstream.queries.known_texts import KnownTexts, Recognised
 from millstream.queries.modes import Modes

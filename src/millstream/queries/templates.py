@@ -36,10 +36,10 @@ from millstream.language.type_names import stored_text
 from millstream.plan.explain import explain
 from millstream.plan.explain_groups import IndexUse, lines_of_member, service_of
 from millstream.plan.fingerprint import fingerprint
-from millstream.plan.grouping import Shape
 from millstream.plan.lowering.matches import LazyPlan
 from millstream.plan.own_columns import is_parametrised
 from millstream.plan.parameters import with_parameters
+from millstream.plan.shapes import Shape
 from millstream.queries.modes import Modes
 from millstream.queries.named_templates import OF
 from millstream.queries.notices import of_the_past, with_past

@@ -90,7 +90,10 @@ class Done(BaseModel):
     rows: list[dict[str, Any]] | None = None
     query: dict[str, Any] | None = None
     insert: Inserted | None = None
-    notices: list[str] | None = Field(None, description="What RETAIN has left of the past, where that is not all.")
+    notices: list[str] | None = Field(
+        None, description="What its author should know of the text, and of the past that RETAIN has left."
+    )
+    waiting: str | None = Field(None, description="What rows wait for that have come and are not in the answer yet.")
 
 
 class About(BaseModel):

@@ -213,6 +213,8 @@ def _done(request: Request, result: Result, form: RowFormat) -> Response:
     said: dict[str, Any] = {"message": result.message}
     if result.notices:
         said["notices"] = list(result.notices)
+    if result.waiting:
+        said["waiting"] = result.waiting
     if result.query is not None:
         said["query"] = described(result.query)
     if result.insert is not None:

@@ -14,7 +14,7 @@ from prompt_toolkit.lexers import PygmentsLexer
 from pygments.lexers.sql import SqlLexer
 
 from millstream.shell.completing import NameCompleter, names_of
-from millstream.shell.session import COMMANDS, WORDS, ShellSession
+from millstream.shell.session import HEARD, WORDS, ShellSession
 from millstream.shell.splitting import is_blank, statements, with_command
 
 
@@ -48,7 +48,7 @@ def is_finished(text: str) -> bool:
     if text.lstrip().startswith("\\") or text.strip().lower() in WORDS or is_blank(text):
         return True
     rest = statements(text)[1]
-    return is_blank(rest) or bool(with_command(rest, COMMANDS)[1])
+    return is_blank(rest) or bool(with_command(rest, HEARD)[1])
 
 
 def _bindings() -> KeyBindings:

@@ -29,7 +29,10 @@ HELP = r"""statements end with a semicolon; commands are lines of their own:
 \q             leave
 \?             this"""
 COMMANDS = (r"\d", r"\plan", r"\watch", r"\run", r"\i", r"\timing", r"\q", r"\?")
-WORDS = {"help": r"\?", "exit": r"\q", "quit": r"\q"}  # as other shells have them
+# As other shells have them.
+WORDS = {"help": r"\?", "exit": r"\q", "quit": r"\q", "?": r"\?"}
+_AS_ELSEWHERE = {r"\help": r"\?", r"\h": r"\?", r"\exit": r"\q", r"\quit": r"\q", r"\dt": r"\d", r"\l": r"\d"}
+HEARD = (*COMMANDS, *_AS_ELSEWHERE)
 _KINDS = ("STREAMS", "TABLES", "VIEWS", "QUERIES", "TEMPLATES", "SINKS")
 
 
@@ -40,7 +43,7 @@ class ShellSession:
         self.db, self._out, self._errors = db, out, errors
         self.failures = 0
         self.is_over = False
-        self._timing = False
+        self._timing = self._has_told_of_waiting = False
 
     def take(self, text: str) -> str:
         """Do all that is finished in a text; gives what is not."""
@@ -54,7 +57,7 @@ class ShellSession:
         finished, rest = statements(text)
         for statement in finished:
             self._guarded(lambda statement=statement: self._statement(statement))  # type: ignore[misc]
-        unfinished, command = with_command(rest, COMMANDS)
+        unfinished, command = with_command(rest, HEARD)
         if command:
             if not is_blank(unfinished):
                 self._say("what stands before it has no semicolon at its end, and was not run")
@@ -91,9 +94,13 @@ class ShellSession:
             write_table(self._out, result.arrow())
             for notice in result.notices:
                 self._say(f"notice: {notice}")
+            if result.waiting and not self._has_told_of_waiting:
+                self._has_told_of_waiting = True  # who knows once need not be told each time
+                self._say(result.waiting)
 
     def _command(self, line: str) -> None:
         name, *arguments = line.rstrip().rstrip(";").split(maxsplit=1)
+        name = _AS_ELSEWHERE.get(name.lower(), name)
         argument = arguments[0].strip() if arguments else ""
         known: dict[str, Callable[[str], None]] = {
             r"\d": self._describe,

@@ -192,12 +192,21 @@ def _answer(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     yield from batches
 
 
+# Spark notes each batch of a source in three files, which it makes under another name and renames. What it would take
+# for that looks for symbolic links first, by 25 processes called `readlink` for each batch where Hadoop has no native
+# library. This renames at once. Checkpoints are in the database's directory, which has one writer.
+PLAIN_RENAMES = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+
+
 def own_session(session: SparkSession) -> SparkSession:
     """A session beside one that may be a user's, with all that it knows, and settings of ours that change nothing
     there."""
     own = SparkSession(session.sparkContext, session._jsparkSession.cloneSession())
     for key, value in _reading(session.sparkContext.defaultParallelism).items():
         own.conf.set(key, value)
+    jvm: Any = session._jvm
+    if jvm.org.apache.spark.util.Utils.classIsLoadable(PLAIN_RENAMES):
+        own.conf.set("spark.sql.streaming.checkpointFileManagerClass", PLAIN_RENAMES)
     return own
 
 

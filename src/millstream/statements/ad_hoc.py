@@ -10,6 +10,7 @@ from millstream.engine.materialization import first_instants, last_instant
 from millstream.ingest.insert import Inputs
 from millstream.language import statements as st
 from millstream.language.binder import BoundQuery
+from millstream.language.instants import shown_instant
 from millstream.plan.lowering.lower import CLOCK
 from millstream.plan.nodes import has_no_heartbeat, sources
 from millstream.queries.notices import check_now, counted_now, of_the_past
@@ -49,7 +50,24 @@ class AdHocQueries:
             table = elements_between(rows, bound.schema, since, now, bound.domain, limits)
         notices = (*past.notices, *self._planner.certain_failures(bound, statement.place))
         count = f"{table.num_rows} row{'' if table.num_rows == 1 else 's'}"
-        return Result("; ".join([count, *notices]), table=table, notices=notices)
+        waiting = self._waiting(bound, now)
+        return Result("; ".join([count, *notices]), table=table, notices=notices, waiting=waiting)
+
+    def _waiting(self, bound: BoundQuery, now: int) -> str:
+        """What rows wait for that have come and are not in the answer, since earlier ones may follow."""
+        engine, read = self._engine, sorted({source.feed for source in sources(bound.plan)})
+        last = {feed: max((file.last for file in engine.snapshot.history.get(feed, ())), default=-1) for feed in read}
+        newest = max(read, key=lambda feed: last[feed], default=CLOCK)
+        if last.get(newest, -1) <= now:
+            return ""
+        held = min(read, key=engine.sources.frontier)
+        name, until = engine.sources.name_of(newest), _written(last[newest], bound)
+        others = "" if held == newest else f" of {engine.sources.name_of(held)}"
+        reached = "nothing is final yet" if now < 0 else f"final up to {_written(now, bound)}"
+        return (
+            f"{reached}: {name} has rows up to {until}, which count when later rows{others} have come, "
+            f"or after ADVANCE {engine.sources.name_of(held)} TO {until}"
+        )
 
     def latest(self, bound: BoundQuery) -> int:
         """The instant up to which a query is final now; over tables only, also what is pending."""
@@ -59,3 +77,9 @@ class AdHocQueries:
             pending = [engine.snapshot.progress(source.feed).last_change for source in read]
             return max([min(frontiers), 0, *pending])
         return min(frontiers)
+
+
+def _written(tick: int, bound: BoundQuery) -> str:
+    """An instant as statements have it."""
+    shown = shown_instant(tick, bound.domain)
+    return str(shown) if isinstance(shown, int) else f"'{shown.replace(tzinfo=None)}'"

@@ -24,6 +24,7 @@ _ALSO = {
     "application/*": RowFormat.JSON,
     "text/*": RowFormat.CSV,
 }
+_OF_FORMS = "application/x-www-form-urlencoded"
 _BY_TYPE = {**{str(known): known for known in RowFormat}, **_ALSO}
 
 
@@ -48,6 +49,12 @@ def sent(header: str | None) -> RowFormat:
     kind = (header or "").partition(";")[0].strip().lower()
     if not kind:
         return RowFormat.JSON
+    if kind == _OF_FORMS:
+        raise InputError(
+            "the request does not say what its rows are",
+            detail=f"its Content-Type is {kind}, which is what curl says by itself",
+            hint="say it, as in curl -H 'Content-Type: application/json' -d '[[1, \"a\"]]'; " + _LISTED,
+        )
     if kind not in _BY_TYPE or "*" in kind:
         raise InputError(f"rows cannot be read from {kind}", hint=_LISTED)
     return _BY_TYPE[kind]

@@ -13,7 +13,7 @@ from millstream.errors import EvaluationError, error_fields
 from millstream.kernel.batch import value_columns
 from millstream.kernel.scalar.expressions import Literal
 from millstream.kernel.sharing.parameters import QUERY
-from millstream.plan.grouping import Shape
+from millstream.plan.shapes import Shape
 
 _PARAMETER = re.compile(r"\?(\d+)")
 _VALUE = re.compile(r"(?:, )?\?\d+ = .*?(?=, [^,=]+ = |$)", re.DOTALL)  # among those that an error is told for

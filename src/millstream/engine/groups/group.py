@@ -19,10 +19,11 @@ from millstream.kernel.sharing.parameters import QUERY
 from millstream.kernel.sharing.query_constants import QueryConstants
 from millstream.plan import nodes as lo
 from millstream.plan import physical as ph
-from millstream.plan.grouping import Shape, Split
+from millstream.plan.grouping import Split
 from millstream.plan.lifting import Lifted, lift
 from millstream.plan.lowering.lower import Lowering
 from millstream.plan.lowering.options import Options
+from millstream.plan.shapes import Shape
 from millstream.types import Schema, to_polars
 
 

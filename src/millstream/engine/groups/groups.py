@@ -23,8 +23,9 @@ from millstream.kernel.sharing.by_query import rows_of_query, taken
 from millstream.kernel.sharing.lineage import wanted_by
 from millstream.kernel.sharing.parameters import QUERY
 from millstream.plan import nodes as lo
-from millstream.plan.grouping import Shape, Split
+from millstream.plan.grouping import Split
 from millstream.plan.lowering.options import Options
+from millstream.plan.shapes import Shape
 from millstream.types import Schema
 
 _REMEMBERED = 10_000

@@ -26,7 +26,7 @@ from millstream.engine.query_tables import EQUAL_TO, KINDS, NAME, AdmissionState
 from millstream.kernel.columns import Bools, only, stacked
 from millstream.kernel.sharing.parameters import QUERY, by_shape, packed
 from millstream.kernel.sharing.selection_keys import keys_of
-from millstream.plan.grouping import Shape
+from millstream.plan.shapes import Shape
 from millstream.state.snapshot import Names, QueryTable, Snapshot
 
 _MANY, _SIZE_CLASS = 8, 3  # segments that become one, and bits of sizes that are about the same

@@ -28,7 +28,7 @@ from millstream.plan.algebra.error_relations import held
 from millstream.plan.analysis.monotonic import is_non_retroactive
 from millstream.plan.analysis.time_order import goes_by_order
 from millstream.plan.fingerprint import fingerprint
-from millstream.plan.grouping import generalised
+from millstream.plan.shapes import generalised
 from millstream.types import Field
 
 # Rules that would spread what belongs to the invocation over the core, or cut columns that other queries need.

@@ -5,6 +5,7 @@ They stand in a plan beside the logical ones, and are compared and named in the 
 
 from millstream.plan.physical.groups import (
     QUERY,
+    Cases,
     CellSelection,
     CheckedSums,
     Combined,
@@ -27,6 +28,7 @@ from millstream.plan.physical.windows import Shortened, Stamped
 
 __all__ = [
     "QUERY",
+    "Cases",
     "CellSelection",
     "CheckedSums",
     "Combined",

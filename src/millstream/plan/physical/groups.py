@@ -147,6 +147,23 @@ class Parted(Unary):
 
 
 @dataclass(frozen=True)
+class Cases(Unary):
+    """Rows once for each case that they are in, as columns of that case. It is pulled up, and never run."""
+
+    conditions: tuple[Expression, ...]
+    columns: tuple[tuple[Expression, ...], ...]
+    names: tuple[str, ...] = field(compare=False)
+
+    @property
+    def computed(self) -> tuple[Expression, ...]:
+        return (*self.conditions, *(e for columns in self.columns for e in columns))
+
+    @property
+    def schema(self) -> Schema:
+        return tuple(Field(name, e.type) for name, e in zip(self.names, self.columns[0], strict=True))
+
+
+@dataclass(frozen=True)
 class QueryRows(Node):
     """One row from instant 0 on for each query of a group: the query, then NULLs."""
 
