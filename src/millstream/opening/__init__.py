@@ -64,7 +64,8 @@ def connect(
         raise SetupError(f"{path} is no directory", hint=f"a service has an address: http://{path}")
     if engine not in ("spark", "inprocess"):
         raise SetupError(f"engine is 'spark' or 'inprocess', not {engine!r}")
-    if engine == "spark" and spark is None and "pyspark" not in sys.modules:
+    is_local = spark is None and (master is None or master.startswith("local"))
+    if engine == "spark" and is_local and "pyspark" not in sys.modules:
         threading.Thread(target=_launch_spark, args=(master,), name="millstream-launch").start()
     from millstream.opening.databases import opened
 
