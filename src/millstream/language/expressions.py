@@ -30,7 +30,7 @@ from millstream.language.generators import GENERATORS
 from millstream.language.group_by import grouping_reference
 from millstream.language.literal_lists import constants
 from millstream.language.over import WINDOW_FUNCTIONS, NamedWindows, OverBinder
-from millstream.language.refusals import refused_expression
+from millstream.language.refusals import WITHOUT_VALUE, refused_expression
 from millstream.language.remarks import remark_quotes
 from millstream.language.row_values import (
     COMPARISONS,
