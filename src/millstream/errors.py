@@ -10,6 +10,8 @@ import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+_SHOWN = 500  # characters of a line before and behind a place
+
 
 @dataclass(frozen=True)
 class Place:
@@ -32,11 +34,16 @@ class Place:
         line_start = self.text.rfind("\n", 0, self.start) + 1
         line_end = self.text.find("\n", self.start)
         line_end = len(self.text) if line_end < 0 else line_end
-        source = self.text[line_start:line_end]
+        # Of lines that no screen shows only what is around the place.
+        before, after = max(line_start, self.start - _SHOWN), min(line_end, self.start + _SHOWN)
+        is_cut = line_end - line_start > 2 * _SHOWN
+        start, end = (before, after) if is_cut else (line_start, line_end)
+        source = self.text[start:end]
+        prefix, suffix = ".. " if start > line_start else "", " .." if end < line_end else ""
         # Tabs are kept in the padding so that the carets stay below the span however wide the terminal shows them.
-        padding = "".join("\t" if character == "\t" else " " for character in source[: self.start - line_start])
-        carets = "^" * max(1, min(self.end, line_end) - self.start)
-        return f"line {self.line}, column {self.column}:\n  {source}\n  {padding}{carets}"
+        padding = "".join("\t" if character == "\t" else " " for character in prefix + source[: self.start - start])
+        carets = "^" * max(1, min(self.end, end) - self.start)
+        return f"line {self.line}, column {self.column}:\n  {prefix}{source}{suffix}\n  {padding}{carets}"
 
 
 class Error(Exception):

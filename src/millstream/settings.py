@@ -119,9 +119,9 @@ _UNITS = {"": 1, "b": 1, "kb": 1 << 10, "mb": 1 << 20, "gb": 1 << 30, "kib": 1 <
 
 def _bytes(key: str, text: str, place: Place | None) -> int:
     """A size as people write it: 512 MB, 2GB, 1000000."""
-    found = re.fullmatch(r"\s*(\d+)\s*([a-zA-Z]*)\s*", text)
+    found = re.fullmatch(r"\s*(\d{1,30})\s*([a-zA-Z]*)\s*", text)
     if found is None or found[2].lower() not in _UNITS:
-        raise BindError(f"{key} is a size in bytes, as in '512 MB' or 1000000, not {text!r}", place=place)
+        raise BindError(f"{key} is a size in bytes, as in '512 MB' or 1000000, not {text[:40]!r}", place=place)
     return int(found[1]) * _UNITS[found[2].lower()]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from millstream.engine.engine import Engine
+from millstream.engine.works import check_wanted
 from millstream.errors import Error, Place
 from millstream.language import statements as st
 from millstream.language.binder import BoundQuery
@@ -29,7 +30,10 @@ class Checking:
         """Errors with their places, or all that there is to know."""
         try:
             statements = parse(text)
-            about = [self._statement(statement) for statement in statements]
+            about = []
+            for statement in statements:
+                check_wanted()
+                about.append(self._statement(statement))
         except Error as error:
             return {"ok": False, "errors": [_shown(error)]}
         if not about:

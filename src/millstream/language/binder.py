@@ -23,12 +23,14 @@ from millstream.language.dialect import CQL, TABLE_FUNCTIONS
 from millstream.language.durations import written_microseconds
 from millstream.language.expressions import ExpressionBinder, UserCode
 from millstream.language.from_clause import FromBinder, renamed
+from millstream.language.lengths import MAX_INPUTS, too_many_inputs
 from millstream.language.ordering import OrderClauses, has_order, keys_of, shown_order
 from millstream.language.reading import all_read
 from millstream.language.scope import Scope
 from millstream.language.select import SelectBinder, operator_of, unique
 from millstream.language.set_operations import KINDS, SetChain
 from millstream.language.syntax import SAMPLE, WINDOW, StreamOperator, StreamWindow, place_of
+from millstream.language.type_names import is_stored
 from millstream.language.unnest import first_rows, plan_block
 from millstream.language.values_clause import bind_values
 from millstream.language.window_groups import with_windows
@@ -110,6 +112,7 @@ class Binder:
         self.domain: TimeDomain | None = None
         self._tables: dict[str, BoundSubquery] = {}  # WITH
         self._asks_for_bounds = False
+        self._inputs = 0  # what the query reads so far, each as often as it does
 
     def bind(self, query: exp.Query, *, outermost: bool = True) -> BoundQuery:
         """A query by itself; a view is no outermost one, since others read it."""
@@ -145,6 +148,7 @@ class Binder:
 
     def bind_subquery(self, query: exp.Expr, scope: Scope) -> tuple[Block, list[Expression]]:
         """A subquery of an expression: its block, and what it takes from the outer row."""
+        scope.join(self._place(query))
         if isinstance(query, exp.Select) and not operator_of(query):
             inner = Scope(scope)
             with self._with_tables(query):
@@ -200,7 +204,9 @@ class Binder:
             if alias.name.lower() in given:
                 raise NameError(f'"{alias.name}" stands twice in WITH', place=self._place(alias))
             given.add(alias.name.lower())
+            before = self._inputs
             bound = self.query(part.this)
+            bound.inputs = self._inputs - before
             bound.names = renamed(bound.names, alias.args.get("columns") or [], alias.name, self.text)
             self._tables[alias.name.lower()] = bound
 
@@ -333,6 +339,7 @@ class Binder:
         key = name.lower()
         if key in self._tables:
             found = self._tables[key]
+            self._read(found.inputs, item)
             return BoundSubquery(found.plan, list(found.names), found.domain), item.name
         definition = self.catalog.get(key)
         if definition is None:
@@ -348,7 +355,14 @@ class Binder:
             plan = lo.TableScan(edge, columns, definition.name, definition.nature, definition.log, width)
         else:
             plan = _of_view(definition.plan)
+        self._read(sum(isinstance(node, lo.StreamScan | lo.TableScan) for node in plan.walk()), item)
         return BoundSubquery(plan, [field.name for field in definition.columns], domain), item.name
+
+    def _read(self, inputs: int, item: exp.Table) -> None:
+        """So many inputs more are read by the query, however few words say that."""
+        self._inputs += inputs
+        if self._inputs > MAX_INPUTS and not is_stored():
+            raise too_many_inputs(self._place(item))
 
     def _unknown_table(self, name: str, item: exp.Table) -> NameError:
         known = [d.name for d in self.catalog.values()] + list(self._tables)

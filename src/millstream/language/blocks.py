@@ -129,6 +129,7 @@ class BoundSubquery:
     added_keys: int = 0  # how many columns only say what comes first
     hidden: int = 0  # of the last columns, those that `*` does not show: the bounds of a window
     without_bounds: str = ""  # why there are none
+    inputs: int = 0  # of what WITH names: how many streams and tables it reads
 
     @property
     def schema(self) -> Schema:

@@ -192,6 +192,7 @@ class FromBinder:
 
     def _join(self, left: Source, join: exp.Join, scope: Scope, trailing: StreamWindow | None) -> Source:
         place = self._place(join)
+        scope.join(place)
         kind = _join_kind(join)
         if kind is None:
             words = " ".join(word for word in (join.method, join.side, join.kind) if word)

@@ -10,6 +10,7 @@ from millstream.errors import BindError, NameError, NotSupportedError, Place, di
 from millstream.kernel.scalar.expressions import Column, Expression
 from millstream.kernel.scalar.functions import REFUSED
 from millstream.language.syntax import STREAM_OPERATORS
+from millstream.plan.analysis.depth import MAX_DEPTH, too_deep
 from millstream.plan.nodes import BOUND_NAMES
 from millstream.types import Schema
 
@@ -79,6 +80,13 @@ class Scope:
         self.merged: list[Merged] = []
         # The values that this scope takes from its parent's row, in the order of OuterColumn's index.
         self.outer: list[Expression] = []
+        self._joins = 0
+
+    def join(self, place: Place) -> None:
+        """One more of what is joined to the row, which nests the plan: it would be refused in the end."""
+        self._joins += 1
+        if self._joins > MAX_DEPTH:
+            raise too_deep(place)
 
     @property
     def width(self) -> int:

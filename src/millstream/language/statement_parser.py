@@ -15,6 +15,7 @@ from millstream.errors import Place, SyntaxError, TypeError, did_you_mean
 from millstream.language import statements as st
 from millstream.language.definition_parser import DefinitionParser
 from millstream.language.dialect import CQL
+from millstream.language.lengths import check_length, check_tokens
 from millstream.language.literal_lists import moved, put_back, without, without_lists
 from millstream.language.literal_rows import PlainInsert, plain_inserts
 from millstream.language.nesting import room_to_nest, without_collecting
@@ -55,6 +56,7 @@ def _parsed(
 ) -> list[st.Statement]:
     """The statements of what was kept of a text, from which rows of plain constants were taken."""
     shortened, lists = without_lists(kept)
+    check_length(text, shortened)
     try:
         with without_collecting():
             tokens = CQL().tokenize(shortened)
@@ -70,6 +72,7 @@ def _parsed(
         lists = moved(lists, taken)
         put_back(tokens, sorted([*lists, *taken]))
         parser.lists = {start: (start, end) for start, end in lists}
+    check_tokens(tokens, text)
     try:
         with room_to_nest(), without_collecting():
             found: list[Any] = parser._parse(_one_statement, tokens, text)
@@ -139,6 +142,8 @@ def _syntax_error(error: ParseError, text: str, parser: StatementParser) -> Synt
     place = Place(text, token.start, token.end + 1)
     if message.startswith(("Invalid expression", "Required keyword")):
         message = f'unexpected "{text[place.start : place.end]}"'
+    if token.text.upper() == "IF" and "EXISTS" in (each.text.upper() for each in parser._tokens[parser._index :][:3]):
+        return SyntaxError(_lower(message), place=place, hint="IF EXISTS and IF NOT EXISTS stand before the name")
     is_ours = not message.startswith(("Expecting", "unexpected"))  # which says by itself what to write
     return SyntaxError(_lower(message), place=place, hint=None if is_ours else hint_at(parser._tokens, parser._index))
 

@@ -48,6 +48,10 @@ def stored_text() -> Iterator[None]:
         _is_stored.reset(token)
 
 
+def is_stored() -> bool:
+    return _is_stored.get()
+
+
 def column_type(kind: exp.DataType, place: Place | None) -> DataType:
     """The type of a declared column: one that is written to, so that the length of VARCHAR(n) is kept."""
     if kind.this != exp.DType.VARCHAR or not kind.expressions:

@@ -18,7 +18,9 @@ from millstream.language.binder import BoundQuery
 from millstream.language.failed_expressions import place_of_failure
 from millstream.language.nesting import without_collecting
 from millstream.language.statement_parser import parse
+from millstream.language.syntax import place_of
 from millstream.plan import nodes as lo
+from millstream.plan.analysis.depth import too_deep
 from millstream.plan.cost import SourceStatistics
 from millstream.plan.kept_columns import joins_made, kept_columns
 from millstream.plan.lowering.matches import DISABLED_RULES
@@ -147,6 +149,14 @@ class Planner:
         self, text: str, tree: exp.Query, kinds: Sequence[DataType] = (), statistics: dict[str, Any] | None = None
     ) -> Planned:
         """The same for those who only look at the plan: nobody is going to read what it reads."""
+        try:
+            return self._planned(text, tree, kinds, statistics)
+        except RecursionError:
+            raise too_deep(place_of(tree, text)) from None
+
+    def _planned(
+        self, text: str, tree: exp.Query, kinds: Sequence[DataType], statistics: dict[str, Any] | None
+    ) -> Planned:
         unplanned = self.bind(text, tree, kinds)
         known = self._statistics(unplanned.plan) if statistics is None else statistics_of(statistics)
         found = statistics_entry(known) if statistics is None else statistics

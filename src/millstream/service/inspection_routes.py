@@ -100,7 +100,8 @@ def _plan(service: DatabaseService, follows: Callable[[], Follows]) -> APIRouter
         dependencies=[needs(Role.READ)],
     )
     async def check(asked: Question) -> Response:
-        return await service.read(lambda: as_json(inspection.check(asked.cql)))
+        # To plan a text is work, of which only so much is done at a time.
+        return await service.compute("check", lambda: as_json(inspection.check(asked.cql)))
 
     @router.get(
         "/names",

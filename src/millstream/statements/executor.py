@@ -11,6 +11,7 @@ from millstream.catalog.session import Session
 from millstream.connectors.sinks import Sinks
 from millstream.connectors.source_loop import SourceLoop
 from millstream.engine.engine import Engine
+from millstream.engine.works import check_wanted
 from millstream.errors import CatalogError, Error, EvaluationError, NotSupportedError, StateError
 from millstream.ingest.external import External
 from millstream.ingest.insert import Inputs
@@ -74,6 +75,7 @@ class Executor:
         what it declared then; the result says what that was."""
         result, there = Result("nothing to do"), list[str]()
         for run in together(parse(text)):
+            check_wanted()
             self._changes.insert_all(run[:-1])
             instead = self._existing.instead(run[-1], again=again)
             with remarks() as said:

@@ -42,6 +42,7 @@ from millstream.kernel.step_limits import StepLimits, step_limits
 from millstream.types import to_polars
 
 _TEMPORARY = "_t"
+_NESTED = 50  # branches of a CASE inside one another: what Polars takes for them grows with the square of their number
 # The rows on which users' code is called: None for all, else a condition, made only when a call needs it.
 GuardExpression = Callable[[], pl.Expr] | None
 
@@ -212,8 +213,10 @@ class _Compiler:
             parts.append(self._restricted(self.computed(value, _and(guard, taken)), taken))
         parts.append(self._restricted(self.computed(node.otherwise, _and(guard, reached)), reached))
         result = parts[-1].value
-        for truth, part in zip(reversed(conditions), reversed(parts[:-1]), strict=True):
+        for place, (truth, part) in enumerate(zip(reversed(conditions), reversed(parts[:-1]), strict=True), 1):
             result = pl.when(truth).then(part.value).otherwise(result)
+            if not place % _NESTED:
+                result = self._column(result)
         if not any(part.value.meta.root_names() for part in parts):
             # Where all rows choose the same constant Polars gives one value, and computes with a column of one row.
             result = self._column(result)

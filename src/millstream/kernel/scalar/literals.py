@@ -30,6 +30,7 @@ from millstream.types import (
 _NUMBER = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)(BD|[LSYFD])?", re.IGNORECASE)
 _INSTANT = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}(?: [0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.(?:[0-9]{3}|[0-9]{6}))?)?")
 _HALF_UP = Context(prec=2 * MAX_DECIMAL_PRECISION + 2, rounding=ROUND_HALF_UP)
+_MOST_DIGITS = 1_000
 _DAY = 86_400_000_000  # microseconds
 _FIRST_DAY, _LAST_DAY = (day.toordinal() - dt.date(1970, 1, 1).toordinal() for day in (dt.date.min, dt.date.max))
 _SUFFIX_TYPES = {"L": BIGINT, "S": SMALLINT, "Y": TINYINT, "F": FLOAT, "D": DOUBLE}
@@ -51,6 +52,8 @@ def number_literal(text: str) -> Literal:
         return Literal(_SUFFIX_TYPES.get(suffix, DOUBLE), float(digits))
     if "." in digits or "e" in digits.lower():
         raise errors.TypeError(f'"{text}" has the suffix of an integer, but is none')
+    if len(digits) > _MOST_DIGITS:  # Python itself refuses some thousand
+        raise errors.TypeError(f"a number of {len(digits):,} digits", hint="write it as a DOUBLE, such as 1e40")
     value = int(digits)
     for kind in (_SUFFIX_TYPES[suffix],) if suffix else (INT, BIGINT):
         if in_integer_range(value, kind):

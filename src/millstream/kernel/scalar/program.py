@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import polars as pl
 
@@ -147,12 +148,26 @@ class Program:
     def can_fail(self) -> bool:
         return bool(self.checks) or self.panics
 
+    @cached_property
+    def _reads(self) -> tuple[tuple[list[str], list[str]], ...]:
+        """Of each stage, the columns that it reads, and those that it adds."""
+        return tuple(
+            (
+                [*dict.fromkeys(name for each in stage for name in each.meta.root_names())],
+                [each.meta.output_name() for each in stage],
+            )
+            for stage in self.stages
+        )
+
     def _staged(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """The frame with what all stages add: each sees only what it reads, since there may be thousands of both."""
         # As series: Polars may know a column as one value, and then computes with a column of one row.
-        frame = _as_series(frame)
-        for stage in self.stages:
-            frame = _as_series(_with_columns(frame, stage))
-        return frame
+        columns = {column.name: column for column in frame.get_columns()}
+        for stage, (reads, adds) in zip(self.stages, self._reads, strict=True):
+            read = reads or [*columns][:1]  # of constants too there are as many as there are rows
+            made = _with_columns(pl.DataFrame([columns[name] for name in read]) if read else frame, stage)
+            columns |= {name: made.get_column(name) for name in adds}
+        return pl.DataFrame([*columns.values()]) if columns else frame
 
 
 def _with_columns(frame: pl.DataFrame, expressions: Sequence[pl.Expr]) -> pl.DataFrame:
@@ -163,11 +178,6 @@ def _with_columns(frame: pl.DataFrame, expressions: Sequence[pl.Expr]) -> pl.Dat
     except pl.exceptions.InvalidOperationError:
         columns = [frame.select(expression).to_series() for expression in expressions]
         return frame.with_columns(_of_height(column, frame.height) for column in columns)
-
-
-def _as_series(frame: pl.DataFrame) -> pl.DataFrame:
-    """The frame with all of its columns written out, also those of which Polars knows that they are constant."""
-    return pl.DataFrame(frame.get_columns()) if frame.width else frame
 
 
 def said_in(texts: pl.Series) -> pl.DataFrame:

@@ -13,12 +13,40 @@ from millstream.errors import NotSupportedError, Place
 from millstream.kernel.scalar.expressions import Expression
 from millstream.plan import nodes as lo
 
-MAX_DEPTH = 150
+MAX_DEPTH = 100
+
+
+MAX_JOINED = 50  # which are nested twice as deep
 
 
 def check_depth(bound: lo.Node | Expression, place: Place) -> None:
     if depth_of(bound) > MAX_DEPTH:
         raise too_deep(place)
+    if isinstance(bound, lo.Node) and (joined := _most_joined(bound)) > MAX_JOINED:
+        raise NotSupportedError(
+            f"a join of {joined:,} inputs",
+            detail=f"at most {MAX_JOINED} may be joined, however they are nested",
+            hint="join fewer at a time, and aggregate in between",
+            place=place,
+        )
+
+
+def _most_joined(plan: lo.Node) -> int:
+    """The inputs of the largest join: joins that nothing but selections and projections part become one, and whatever
+    their order was one goes into the other then."""
+    most, joined, stack = 1, dict[int, int](), [(plan, False)]
+    while stack:
+        node, is_again = stack.pop()
+        if id(node) in joined:
+            continue
+        if not is_again:
+            stack += [(node, True), *((child, False) for child in node.children)]
+            continue
+        below = [joined[id(child)] for child in node.children]
+        is_passed = isinstance(node, lo.Join | lo.Filter | lo.Project)
+        joined[id(node)] = sum(below) if is_passed and below else 1
+        most = max(most, joined[id(node)])
+    return most
 
 
 def too_deep(place: Place) -> NotSupportedError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Literal as OneOf
 
 from millstream.kernel.joins.asof import Nearest
@@ -45,7 +46,7 @@ class Join(Node):
     def with_children(self, children: tuple[Node, ...]) -> Node:
         return replace(self, left=children[0], right=children[1])
 
-    @property
+    @cached_property  # it is asked again and again, and goes down to all inputs
     def schema(self) -> Schema:
         return self.left.schema if self.join in ("semi", "anti") else self.left.schema + self.right.schema
 
