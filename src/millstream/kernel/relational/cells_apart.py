@@ -18,7 +18,7 @@ import numpy.typing as npt
 import polars as pl
 
 from millstream.kernel.aggregation import accumulators, change_points, partial_sums
-from millstream.kernel.aggregation.accumulators import Totals
+from millstream.kernel.aggregation.accumulators import COPIES, Totals
 from millstream.kernel.aggregation.combining import AggregateCombiner
 from millstream.kernel.aggregation.exact_sum import Limbs, grouped
 from millstream.kernel.batch import END, START, WEIGHT, Batch, value_column
@@ -97,10 +97,12 @@ _ROWS = accumulators.Accumulator("rows")
 
 def _by_query(bits: Bitmaps, owner: Int64s, owners: int, totals: Totals, first: int) -> tuple[Int64s, Int64s, Totals]:
     """The totals of each query, numbered from `first` on, and owner that have a row at all; `owner` is of each row."""
-    counted = {**totals, _ROWS: Limbs(0, (np.ones(len(owner), np.int64),))}
+    counts, counted = COPIES, totals
+    if COPIES not in totals or not totals[COPIES].are_ones():
+        counts, counted = _ROWS, {**totals, _ROWS: Limbs(0, (np.ones(len(owner), np.int64),))}
     queries, groups, found = list[Int64s](), list[Int64s](), list[Totals]()
     for bit, sums in _sums_of_bits(bits, owner, owners, counted):
-        there = np.flatnonzero(sums[_ROWS].parts[0])
+        there = np.flatnonzero(sums[counts].parts[0])
         queries.append(np.full(there.size, first + bit))
         groups.append(there)
         found.append({total: sums[total].take(there) for total in totals})
@@ -108,7 +110,7 @@ def _by_query(bits: Bitmaps, owner: Int64s, owners: int, totals: Totals, first: 
 
 
 def _sums_of_bits(bits: Bitmaps, owner: Int64s, owners: int, totals: Totals) -> Iterator[tuple[int, Totals]]:
-    """Of each bit that some row has, the totals of its rows for each owner.
+    """Of each bit the totals of its rows for each owner.
 
     Of 16 bits there are 2**16 values for each owner, if that is fewer than there are rows; else of 8 bits."""
     unit: type[_Unit] = np.uint16 if owners << 16 <= len(owner) else np.uint8
@@ -119,9 +121,7 @@ def _sums_of_bits(bits: Bitmaps, owner: Int64s, owners: int, totals: Totals) -> 
             code += owner << width
         sums = {total: grouped(limbs, code, owners << width) for total, limbs in totals.items()}
         for bit in range(width):
-            found = {total: _with_bit(limbs, owners, bit) for total, limbs in sums.items()}
-            if found[_ROWS].parts[0].any():
-                yield place * width + bit, found
+            yield place * width + bit, {total: _with_bit(limbs, owners, bit) for total, limbs in sums.items()}
 
 
 def _turned(values: npt.NDArray[_Unit]) -> npt.NDArray[_Unit]:

@@ -49,6 +49,7 @@ _BLOCKS = 16  # blocks of a span: a row stands once for each span in which some 
 SPAN = _BLOCKS * BLOCK_SIZE
 _ROW = "_row"
 _PIECE = 1 << 14  # rows whose bits are gathered together
+_SAMPLE = 1_024  # rows that tell whether many cells are equal
 
 
 class CellSelection(Operator):
@@ -133,18 +134,25 @@ def _in_windows(
 
 
 def _as_bytes(bitmaps: Bitmaps) -> pl.Series:
-    """Bitmaps as texts of bytes, without the words after the last bit; equal ones lie in memory once."""
+    """Bitmaps as texts of bytes, without the words after the last bit. Equal ones lie in memory once, unless the first
+    of them say that hardly any are equal."""
+    sample, _ = distinct(bitmaps[:_SAMPLE])
+    if len(bitmaps) > _SAMPLE and 4 * len(sample) > 3 * _SAMPLE:
+        return _bytes_of(bitmaps)
     firsts, place = distinct(bitmaps)
-    different = bitmaps[firsts]
-    width = different.shape[1]
-    lengths = width - np.argmax(different[:, ::-1] != 0, axis=1)
-    content = different[np.arange(width) < lengths[:, None]]
+    return _bytes_of(bitmaps[firsts])[pl.Series(place.astype(np.uint32))]
+
+
+def _bytes_of(bitmaps: Bitmaps) -> pl.Series:
+    width = bitmaps.shape[1]
+    lengths = width - np.argmax(bitmaps[:, ::-1] != 0, axis=1)
+    content = bitmaps[np.arange(width) < lengths[:, None]]
     offsets = np.zeros(lengths.size + 1, np.int64)
     np.cumsum(lengths * 8, out=offsets[1:])
     array = pa.Array.from_buffers(
         pa.large_binary(), lengths.size, [None, pa.py_buffer(offsets), pa.py_buffer(content.astype("<u8", copy=False))]
     )
-    return pl.Series(LINEAGE_COLUMN, array)[pl.Series(place.astype(np.uint32))]
+    return pl.Series(LINEAGE_COLUMN, array)
 
 
 # From cells to their queries
