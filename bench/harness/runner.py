@@ -62,7 +62,7 @@ BY_PAPER = {
         "backfills",
         "late_queries",
     ),  # the last two start Spark
-    "spark": ("latency", "pipeline", "join_memory", "many_queries", "scaling"),
+    "spark": ("latency", "start_up", "pipeline", "join_memory", "many_queries", "scaling"),
     "service": ("service", "watching"),  # the first in a process of its own
 }
 EXPERIMENTS = {name: f"bench.experiments.{paper}.{name}" for paper, names in BY_PAPER.items() for name in names}

@@ -97,3 +97,10 @@ def test_dates_that_python_has_not_are_shown() -> None:
         with pytest.raises(ms.InputError, match="none of Python's") as raised:
             found.fetchall()
         assert raised.value.hint == "take it as Arrow: .arrow()"
+
+
+def test_pandas_knows_the_columns_of_rows_that_it_goes_through(db: Database) -> None:
+    result = db.execute("SELECT k AS `the key`, v FROM s [RANGE 10]")
+    assert list(pd.DataFrame(result).columns) == ["the key", "v"]
+    assert all(isinstance(row, tuple) for row in result)
+    assert repr(next(iter(result))) == "('<b>', None)"

@@ -61,6 +61,9 @@ def db() -> Iterator[ms.Database]:
         ("CREATE TABLE u (id INT AUTO_INCREMENT)", _SEQUENCES),
         ("SELECT nextval('numbers')", _SEQUENCES),
         ("CREATE TABLE u (id INT) WITH ('connector' = 'kafka')", "USING json OPTIONS"),
+        ("REGISTER QUERY q IF NOT EXISTS AS SELECT 1", "stand before the name"),
+        ("CREATE STREAM u IF NOT EXISTS (a INT) TIMESTAMP BY ts", "stand before the name"),
+        ("DROP STREAM s IF EXISTS", "stand before the name"),
         ("PRINT s", "SELECT * FROM s"),
         ("LIST STREAMS", "SHOW STREAMS"),
         ("TERMINATE q", "DROP QUERY q"),
@@ -160,3 +163,16 @@ def test_a_constant_without_a_value_is_noticed_with_its_place(db: ms.Database, m
     (asked,) = db.execute(text).notices
     assert asked == noticed
     assert db.register("SELECT room FROM s [RANGE 10]\nWHERE celsius > '12'", mode=mode).notices == []
+
+
+# Calls from Python
+
+
+def test_calls_that_take_something_else_say_what(db: ms.Database) -> None:
+    for rows in (("lab", 1.0, 2, 3), {"room": "lab"}, "lab"):
+        with pytest.raises(ms.InputError, match="one row is a list of one"):
+            db.insert("s", rows)
+    with pytest.raises(ms.BindError, match=r"execute\(text, \[1\]\) gives one"):
+        db.execute("SELECT room FROM s WHERE id = ?")
+    with pytest.raises(ms.SetupError, match="named by a path, not by a int"):
+        ms.connect(5)  # type: ignore[call-overload]

@@ -107,8 +107,11 @@ class AnswerRows(Visible):
         return True  # a statement was run, whether it gave rows or not
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
-        for batch in self.arrow().to_batches(_BATCH):
-            yield from _tuples(batch)
+        """The rows as tuples that know the names of their columns: so `pandas.DataFrame(answer)` has them."""
+        table = self.arrow()
+        row = type("Row", (tuple,), {"_fields": tuple(table.column_names), "__slots__": ()})
+        for batch in table.to_batches(_BATCH):
+            yield from map(row, _tuples(batch))
 
     def fetchone(self) -> tuple[Any, ...] | None:
         """The next row; None where all were fetched."""

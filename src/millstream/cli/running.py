@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -10,6 +11,7 @@ import typer
 import millstream as ms
 from millstream.cli.showing import console, database, or_exit, show, text_of
 from millstream.cli.stopping import INTERRUPTED, Stop, leave_later, work_until_stopped
+from millstream.shell.splitting import is_blank, statements
 
 InProcess = Annotated[bool, typer.Option("--in-process", help="Run in this process, without Spark.")]
 _FOREVER = "forever"
@@ -25,7 +27,7 @@ def run(
     log_format: Annotated[str, typer.Option(help="Lines of text, or of json for programs.")] = "text",
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "error",
 ) -> None:
-    """Run the statements of a file, read its sources, and show the last statement's rows and the queries.
+    """Run the statements of a file, read its sources, and show the last statement's rows as of then and the queries.
 
     What the same file declared in this database before is left as it is, and told.
 
@@ -49,6 +51,9 @@ def run(
                 console().print(f"{result.message}; the sources are read until SIGINT or SIGTERM comes", markup=False)
             if not stop.came:
                 report = opened.run(lasting)
+            if result.has_rows and report is not None and report.sources and not stop.came:
+                # What the last statement asks is asked of the rows that the sources had.
+                result = replace(opened.execute(_last_statement(text)), notices=result.notices)
             if not stop.came or lasting is None:
                 _report(opened, result, report, stop)
 
@@ -60,6 +65,11 @@ def run(
             opened.close()
         if not done and lasting is not None:
             raise typer.Exit(INTERRUPTED)
+
+
+def _last_statement(text: str) -> str:
+    finished, rest = statements(text)
+    return finished[-1] if is_blank(rest) else rest
 
 
 def _report(db: ms.Database, result: ms.Result, report: ms.RunReport | None, stop: Stop) -> None:

@@ -142,6 +142,8 @@ def _syntax_error(error: ParseError, text: str, parser: StatementParser) -> Synt
     place = Place(text, token.start, token.end + 1)
     if message.startswith(("Invalid expression", "Required keyword")):
         message = f'unexpected "{text[place.start : place.end]}"'
+    if token.text.upper() == "IF" and "EXISTS" in (each.text.upper() for each in parser._tokens[parser._index :][:3]):
+        return SyntaxError(_lower(message), place=place, hint="IF EXISTS and IF NOT EXISTS stand before the name")
     is_ours = not message.startswith(("Expecting", "unexpected"))  # which says by itself what to write
     return SyntaxError(_lower(message), place=place, hint=None if is_ours else hint_at(parser._tokens, parser._index))
 

@@ -183,4 +183,5 @@ def _handle_errors(app: FastAPI) -> None:
 
 def _invalid(found: Any) -> InputError:
     details = [f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in found]
-    return InputError("the request is not as it should be", detail="; ".join(details))
+    hint = "/docs shows what each request takes, as JSON"
+    return InputError("the request is not as it should be", detail="; ".join(details), hint=hint)

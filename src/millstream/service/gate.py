@@ -38,7 +38,10 @@ _OPEN = ("/healthz", "/readyz")  # to whom has no token; who has one is told mor
 _PATIENCE = 20.0  # seconds before it counts how fast a body comes
 _READ_AWAY_BYTES, _READ_AWAY_SECONDS = 256 << 20, 5.0
 
-_SEND = 'send one as "Authorization: Bearer ...", made by `millstream token add`'
+_SEND = (
+    'send one as "Authorization: Bearer ...", made by `millstream token add`; '
+    "the shell takes --token, Python ms.connect(url, token=..)"
+)
 
 
 class RequestRefused(HTTPException):

@@ -163,9 +163,10 @@ class ShellSession:
         except ms.NameError:
             templates = [template.name for template in self.db.templates()]
             if name.lower() not in {each.lower() for each in templates}:
-                kinds = [self.db.execute(f"SHOW {kind}").table for kind in _KINDS[:4]]
-                known = [*(each for table in kinds for each in table["name"].to_pylist()), *templates]
-                raise ms.NameError(f'there is nothing called "{name}"', hint=did_you_mean(name, known)) from None
+                kinds = [self.db.execute(f"SHOW {kind}").table["name"].to_pylist() for kind in _KINDS[:4]]
+                first = [*kinds[0], *kinds[1], *kinds[2], *templates]  # templates have many queries
+                hint = did_you_mean(name, [*first, *kinds[3]], first)
+                raise ms.NameError(f'there is nothing called "{name}"', hint=hint) from None
         return self.db.template(name)
 
     def _watch(self, argument: str) -> None:

@@ -21,7 +21,7 @@ from weakref import WeakSet
 
 import pyarrow as pa
 from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
-from pyspark import SparkContext
+from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -30,6 +30,7 @@ from millstream.spark.java import find_java, launcher_home
 from millstream.spark.messages import SPARK_ERRORS, cause_of, is_jvm_gone, is_jvm_listening
 
 _GIB = 1 << 30
+DEFAULT_MASTER = "local[*,4]"  # a task may fail three times, as on a cluster
 _MOST_THREADS = 4  # of a task
 
 
@@ -65,6 +66,15 @@ _checked: WeakSet[SparkContext] = WeakSet()
 _started: _Started | None = None
 
 
+def launch(master: str | None) -> None:
+    """Start the JVM of a session that is about to be asked for, if this process has none: it takes longer than to load
+    all that is needed beside it."""
+    with _lock:
+        if SparkContext._gateway is None and "SPARK_REMOTE" not in os.environ:
+            with _surroundings(master or DEFAULT_MASTER, ui=False) as settings:
+                SparkContext._ensure_initialized(conf=SparkConf().setAll([*settings.items()]))
+
+
 def embedded_session(master: str = "local[*]", *, ui: bool = False) -> EmbeddedSession:
     """The Spark session of this process: the one that runs already, or else a new one on `master`."""
     global _started
@@ -84,6 +94,23 @@ def embedded_session(master: str = "local[*]", *, ui: bool = False) -> EmbeddedS
 def _start(master: str, ui: bool) -> _Started:
     if "SPARK_REMOTE" in os.environ:
         raise _connect_refused("SPARK_REMOTE is set", hint="unset it, or pass a classic session as spark=")
+    # Only named here: Spark makes it when somebody creates a Spark table, which Millstream does not.
+    warehouse = Path(tempfile.gettempdir()) / f"millstream-warehouse-{uuid4().hex}"
+    builder = SparkSession.builder
+    with _surroundings(master, ui=ui) as settings:
+        for key, value in (settings | {"spark.sql.warehouse.dir": warehouse.as_uri()}).items():
+            builder = builder.config(key, value)
+        try:
+            session = builder.getOrCreate()
+        except (PySparkException, Py4JError) as error:
+            raise _not_started(master, error) from error
+    _quieten(session.sparkContext)
+    return _Started(session, warehouse)
+
+
+@contextmanager
+def _surroundings(master: str, *, ui: bool) -> Iterator[dict[str, str]]:
+    """The environment in which Spark is started, and its settings."""
     local = master.startswith("local")
     # What the program can import, the Python workers of its own Spark can: also what lies beside a script.
     importable = os.pathsep.join(str(Path(entry).absolute()) for entry in sys.path)
@@ -93,18 +120,8 @@ def _start(master: str, ui: bool) -> _Started:
     if local and "PYSPARK_PYTHON" not in os.environ:
         # Spark runs its workers with the `python3` on PATH, which need not be the one that has millstream.
         environment["PYSPARK_PYTHON"] = sys.executable
-    # Only named here: Spark makes it when somebody creates a Spark table, which Millstream does not.
-    warehouse = Path(tempfile.gettempdir()) / f"millstream-warehouse-{uuid4().hex}"
-    builder = SparkSession.builder.master(master).appName("millstream")
     with as_file(files("millstream.spark") / "log4j2.properties") as logging, _environment(environment):
-        for key, value in (_settings(master, ui, logging, warehouse) | own).items():
-            builder = builder.config(key, value)
-        try:
-            session = builder.getOrCreate()
-        except (PySparkException, Py4JError) as error:
-            raise _not_started(master, error) from error
-    _quieten(session.sparkContext)
-    return _Started(session, warehouse)
+        yield _settings(master, ui, logging) | own
 
 
 def _quieten(context: SparkContext) -> None:
@@ -216,8 +233,10 @@ def _connect_refused(reason: str, *, hint: str) -> SetupError:
     )
 
 
-def _settings(master: str, ui: bool, logging: Path, warehouse: Path) -> dict[str, str]:
+def _settings(master: str, ui: bool, logging: Path) -> dict[str, str]:
     return {
+        "spark.master": master,
+        "spark.app.name": "millstream",
         "spark.api.mode": "classic",
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={logging.as_uri()}",
         "spark.driver.memory": f"{_driver_memory() // (1 << 20)}m",
@@ -238,7 +257,6 @@ def _settings(master: str, ui: bool, logging: Path, warehouse: Path) -> dict[str
         "spark.sql.session.timeZone": "UTC",
         **_reading(os.cpu_count() or 1),
         "spark.sql.shuffle.partitions": str(os.cpu_count() or 1),  # ours state their own
-        "spark.sql.warehouse.dir": warehouse.as_uri(),
         "spark.ui.enabled": str(ui).lower(),
         "spark.ui.showConsoleProgress": "false",
     }

@@ -67,7 +67,7 @@ def _locked(directory: Path) -> FileIO:
             raise StateError(
                 f"database {directory} is open already",
                 detail=f"by {owner}",
-                hint="close it there first: a database has one writer",
+                hint="a database has one writer: close it there first, or ask it by its address where it is served",
             ) from None
         except BaseException:
             file.close()

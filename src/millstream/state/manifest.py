@@ -164,7 +164,7 @@ class Manifests:
             return self._committed
         raise StateError(
             f"{self.directory.parent} is being written to by another process",
-            hint="close it there first: a database has one writer",
+            hint="a database has one writer: close it there first, or ask it by its address where it is served",
         )
 
     def _taken(self, found: Manifest | None) -> Snapshot:

@@ -13,7 +13,8 @@ from pathlib import Path
 from millstream.catalog.user_code import as_written_now
 from millstream.errors import StateError
 from millstream.kernel.distribution import HASH
-from millstream.opening import connect, pickler
+from millstream.opening import connect
+from millstream.opening.databases import pickler
 from millstream.state.files import format_of
 from millstream.state.layout import MANIFESTS, has_manifest
 from millstream.state.manifest import FORMAT, Layout, Manifests

@@ -82,6 +82,11 @@ def check_document(body: bytes, limits: BodyLimits) -> None:
     limits.check(0, size)
 
 
+def _no_list(owner: str) -> InputError:
+    hint = 'one row is a list of one: [[1, "a"]] or [{"k": 1, "v": "a"}]'
+    return InputError(f"{owner}: the body is a list of rows, each a list or an object", hint=hint)
+
+
 def _rows_of_json(body: bytes, columns: Schema, owner: str) -> Iterable[Any]:
     exact = any(field.type.is_decimal for field in columns)
     if len(body) > _SMALL:
@@ -89,7 +94,7 @@ def _rows_of_json(body: bytes, columns: Schema, owner: str) -> Iterable[Any]:
     document = parsed(body, exact=exact)
     rows = document.get("rows") if isinstance(document, dict) else document
     if not isinstance(rows, list):
-        raise InputError(f"{owner}: the body is a list of rows, each a list or an object")
+        raise _no_list(owner)
     return rows
 
 
@@ -97,7 +102,7 @@ def _rows_one_by_one(body: bytes, most: int, exact: bool, owner: str) -> Iterato
     """The rows of a long list, without those behind them."""
     start = _BEGIN.match(body)
     if start is None:
-        raise InputError(f"{owner}: the body is a list of rows, each a list or an object")
+        raise _no_list(owner)
     place, number, end = start.end(), 0, _END[start[1] is not None]
     while end.match(body, place) is None:
         if number:

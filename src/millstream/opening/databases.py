@@ -1,10 +1,9 @@
-"""`ms.connect`: opens a database on Spark, or in this process alone."""
+"""Opens a database on Spark, or in this process alone."""
 
 from __future__ import annotations
 
 import atexit
 import os
-import re
 import shutil
 import tempfile
 import uuid
@@ -12,7 +11,7 @@ import weakref
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any
 
 from millstream.catalog.entries import Pickler
 from millstream.database import Database
@@ -21,7 +20,7 @@ from millstream.engine.epochs.caution import Caution
 from millstream.engine.epochs.precautions import Precautions
 from millstream.engine.epochs.runner import InProcessRunner, Runner
 from millstream.engine.life import check_not_forked
-from millstream.errors import SetupError, StateError
+from millstream.errors import StateError
 from millstream.ingest.external import External
 from millstream.kernel.distribution import HASH
 from millstream.state.files import sync_directory
@@ -33,75 +32,16 @@ from millstream.state.store import DirectoryStore, MemoryStore
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from millstream.client.database import AsyncDatabase, RemoteDatabase
-
-_ADDRESS = re.compile(r"(localhost|[\d.]+|\[[\da-f:]+\]):\d+/?", re.IGNORECASE)
 _open_databases: weakref.WeakSet[Database] = weakref.WeakSet()
 _AT_EXIT = 10.0  # seconds that what is under way may take when the interpreter ends; what is left is not committed
 
 
-@overload
-def connect(
-    path: str | Path | None = None,
-    *,
-    spark: SparkSession | None = None,
-    master: str | None = None,
-    engine: str = "spark",
-) -> Database: ...
-
-
-@overload
-def connect(path: str, *, token: str | None) -> RemoteDatabase: ...
-
-
-def connect(
-    path: str | Path | None = None,
-    *,
-    spark: SparkSession | None = None,
-    master: str | None = None,
-    engine: str = "spark",
-    token: str | None = None,
-) -> Database | RemoteDatabase:
-    """A database: the directory `path`, made if new, or without one a database that ends when it is closed.
-
-    A path that starts with http:// or https:// is the address of a service, which may ask for a token; the database
-    there has the same methods, but for those that would send Python code.
-
-    Without `spark` or `master`, Spark is started inside this process and stopped at close. `engine="inprocess"` runs
-    the same functions without Spark, for tests and small jobs.
-    """
-    if isinstance(path, str) and path.lower().startswith(("http://", "https://")):
-        if spark is not None or master is not None or engine != "spark":
-            raise SetupError(
-                "a service runs where it is", hint="connect to its address without spark=, master=, engine="
-            )
-        from millstream.client.database import RemoteDatabase
-
-        return RemoteDatabase(path, token)
-    if token is not None:
-        raise SetupError("a token is for services", hint="connect to an address, as in http://127.0.0.1:8787")
-    if path is not None and _ADDRESS.fullmatch(str(path)) and not Path(path).exists():
-        raise SetupError(f"{path} is no directory", hint=f"a service has an address: http://{path}")
-    if engine not in ("spark", "inprocess"):
-        raise SetupError(f"engine is 'spark' or 'inprocess', not {engine!r}")
+def opened(path: str | Path | None, spark: SparkSession | None, master: str | None, engine: str) -> Database:
+    """A database in the directory `path`, or one that ends when it is closed."""
     check_not_forked()
     return closed_at_exit(
         _open(Path(path), spark, master, engine) if path is not None else _open_new(spark, master, engine)
     )
-
-
-def connect_async(url: str, *, token: str | None = None) -> AsyncDatabase:
-    """The database of a service, for who awaits: `db = await ms.connect_async(url)`, or `async with
-    ms.connect_async(url) as db`. It has what `connect(url)` gives, with methods to be awaited."""
-    if not isinstance(url, str) or not url.lower().startswith(("http://", "https://")):
-        raise SetupError(
-            f"{url!r} is not the address of a service",
-            detail="a database in a directory works in threads of its own: its calls are not awaited",
-            hint="serve it with `millstream serve`, or use ms.connect(path) and asyncio.to_thread",
-        )
-    from millstream.client.database import AsyncDatabase
-
-    return AsyncDatabase(url, token)
 
 
 def _open_new(spark: SparkSession | None, master: str | None, engine: str) -> Database:
@@ -198,15 +138,20 @@ def _on_spark(
 ) -> tuple[Runner, External, Callable[[], None]]:
     # Spark's Python modules are slow to import, and are not needed in process.
     from millstream.spark.runner import SparkRunner
-    from millstream.spark.session import EmbeddedSession, check_workers, embedded_session, refuse_connect
+    from millstream.spark.session import (
+        DEFAULT_MASTER,
+        EmbeddedSession,
+        check_workers,
+        embedded_session,
+        refuse_connect,
+    )
     from millstream.spark.sources import SparkExternal
 
     if spark is not None:
         refuse_connect(spark)
         session = EmbeddedSession(spark, owned=False)
     else:
-        # A task may fail three times, as on a cluster.
-        session = embedded_session(master or "local[*,4]")
+        session = embedded_session(master or DEFAULT_MASTER)
     if not session.owned:
         check_workers(session.session)
     return SparkRunner(session.session, store, shards, caution), SparkExternal(session.session, store), session.stop
