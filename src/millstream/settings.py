@@ -54,7 +54,7 @@ class Settings:
     )  # of texts that are made at once
     max_join_pairs: int = field(default=1_000_000_000, metadata={"least": 1})  # that one step looks at
     max_join_rows: int = field(default=50_000_000, metadata={"least": 1})  # that one step makes
-    max_join_bytes: int = field(default=1 << 30, metadata={"least": 1024, "bytes": True})  # of these
+    max_join_bytes: int = field(default=512 << 20, metadata={"least": 1024, "bytes": True})  # of these
     max_answer_rows: int = field(default=20_000_000, metadata={"least": 0})  # 0: no limit
     max_answer_bytes: int = field(default=2 << 30, metadata={"least": 0, "bytes": True})
     max_follower_bytes: int = field(default=1 << 30, metadata={"least": 0, "bytes": True})  # for one remote reader

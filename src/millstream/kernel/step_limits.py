@@ -25,7 +25,7 @@ class StepLimits:
     column_bytes: int = 1 << 30
     join_pairs: int = 1_000_000_000
     join_rows: int = 50_000_000
-    join_bytes: int = 1 << 30
+    join_bytes: int = 512 << 20
 
 
 @dataclass(frozen=True)
