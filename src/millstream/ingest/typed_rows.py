@@ -272,7 +272,7 @@ def _values(record: Any, index: int, columns: Schema, owner: str, rules: ColumnR
         raise InputError(said, hint="one row is a list of one: [(1, 'a')] or [{'k': 1, 'v': 'a'}]")
     if len(record) != len(columns):
         raise InputError(
-            f"{owner}: row {index + 1} has {len(record)} values, not {len(columns)}",
+            f"{owner}: row {index + 1} has {len(record)} value{'' if len(record) == 1 else 's'}, not {len(columns)}",
             detail=f"the columns are {_listed(columns)}",
         )
     return record
