@@ -123,7 +123,7 @@ class Twins:
 
 def put_all_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever rows come, those that start and end together become totals of single queries."""
-    for name, least in (("LEAST", 0), ("FAR_MORE", 0), ("_are_few", lambda _: False)):
+    for name, least in (("LEAST", 0), ("FAR_MORE", 0), ("_TOGETHER", 3), ("_are_few", lambda _: False)):
         monkeypatch.setattr(cells_apart, name, least)
     monkeypatch.setattr(change_points, "_ROWS_PER_PANE", 0)
 

@@ -31,6 +31,7 @@ LEAST = 4_096  # rows that are worth it
 FAR_MORE = 2  # times as many rows as there would be totals
 _LOOKED_AT = 2_000  # rows that tell whether there are many cells
 _GROUP = "_group"
+_TOGETHER = 1 << 18  # rows whose bits are in memory at a time
 _PIECE = 1_024  # rows that are turned at a time
 
 Int64s = npt.NDArray[np.int64]
@@ -54,13 +55,14 @@ class TotalsOfQueries(AggregateCombiner):
             return None
         group = np.repeat(np.arange(len(begins)) * len(heads), np.diff(begins, append=batch.height)) + place
         pieces = []
-        for span, rows in by_span(batch.with_columns(pl.Series(_GROUP, group))):
-            bits, own = bitmaps_of(rows), rows.get_column(_GROUP).to_numpy()
-            if rows.height <= FAR_MORE * groups * int(np.bitwise_count(np.bitwise_or.reduce(bits)).sum()):
-                return None
-            pieces.append(
-                _by_query(bits, own, groups, accumulators.contributions(rows, self._plan.summed), span * SPAN)
-            )
+        for span, whole in by_span(batch.with_columns(pl.Series(_GROUP, group))):
+            for first in range(0, whole.height, _TOGETHER):
+                rows = whole[first : first + _TOGETHER]
+                bits, own = bitmaps_of(rows), rows.get_column(_GROUP).to_numpy()
+                if not first and whole.height <= FAR_MORE * groups * _count_of_queries(bits):
+                    return None
+                contributions = accumulators.contributions(rows, self._plan.summed)
+                pieces.append(_by_query(bits, own, groups, contributions, span * SPAN))
         query, owner = (np.concatenate(parts) for parts in ([p[0] for p in pieces], [p[1] for p in pieces]))
         totals = accumulators.concatenated([piece[2] for piece in pieces])
         keys = taken([batch.get_column(name) for name in names], heads[owner % len(heads)])
@@ -69,9 +71,9 @@ class TotalsOfQueries(AggregateCombiner):
             partial_sums.encoded(totals[total], kind).alias(name)
             for total, kind, name in zip(self._plan.summed, self._types, self._names, strict=True)
         ]
-        first = begins[owner // len(heads)]
-        times = [pl.Series(name, batch.get_column(name).to_numpy()[first]) for name in (START, END)]
-        weight = constant(WEIGHT, 1, len(first))
+        begin = begins[owner // len(heads)]
+        times = [pl.Series(name, batch.get_column(name).to_numpy()[begin]) for name in (START, END)]
+        weight = constant(WEIGHT, 1, len(begin))
         return frame_of([*(column.alias(name) for name, column in named.items()), *sums, *times, weight])
 
     def consolidated(self, batch: Batch) -> Batch:
@@ -93,6 +95,11 @@ def _places(batch: Batch, names: list[str]) -> tuple[Int64s, Int64s]:
 
 
 _ROWS = accumulators.Accumulator("rows")
+
+
+def _count_of_queries(bits: Bitmaps) -> int:
+    """How many want some row."""
+    return int(np.bitwise_count(np.bitwise_or.reduce(bits)).sum())
 
 
 def _by_query(bits: Bitmaps, owner: Int64s, owners: int, totals: Totals, first: int) -> tuple[Int64s, Int64s, Totals]:
