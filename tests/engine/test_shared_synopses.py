@@ -14,6 +14,8 @@ from millstream.state.snapshot import state_names
 
 SCHEMA = "CREATE STREAM s1 (a INT, b INT, note STRING) TIMESTAMP BY ts; CREATE STREAM s2 (a INT, d INT) TIMESTAMP BY ts"
 LARGER = "SELECT b, MAX(a) AS most FROM s1 [ROWS 50000] GROUP BY b"
+RANGE_MOST = "SELECT b, MAX(a) AS most FROM s1 [RANGE 5000] GROUP BY b"
+RANGE_JOINED = "SELECT ISTREAM(*) FROM s1 [RANGE 5000], s2 [RANGE 600] WHERE s1.a = s2.a"
 JOINED = "SELECT ISTREAM(*) FROM s1 [ROWS 40000], s2 [RANGE 600] WHERE s1.a = s2.a"
 
 
@@ -64,6 +66,24 @@ def test_both_queries_hold_little_more_than_the_larger_window_alone(shards: int,
         whole = [name for name in state_names(db.engine.snapshot.states) if "c2" in db.engine.store.read(name).columns]
         assert {*whole} & {*state_names(joins)}
         assert sum(db.engine.store.height(name) for name in {*whole}) <= 1.2 * 40_000
+
+
+@pytest.mark.parametrize("shards", [1, 2])
+@pytest.mark.parametrize(
+    "one", [RANGE_MOST, "SELECT ISTREAM(*) FROM s1 [RANGE 5000], s2 [RANGE 600] WHERE s1.a = s2.a"]
+)
+def test_windows_of_time_hold_little_more_than_the_larger_one_alone(one: str, shards: int) -> None:
+    """The larger window alone is what a join with it holds; a window of time by itself has nothing to hold."""
+
+    def of(*texts: str) -> int:
+        with ms.connect(engine="inprocess") as db:
+            db.execute(f"SET shards = {shards}; {SCHEMA}")
+            for text in texts:
+                db.register(text)
+            feed(db, range(8))
+            return held(db)
+
+    assert of(one, RANGE_JOINED.replace("5000", "4000")) <= 1.2 * of(RANGE_JOINED)
 
 
 def test_who_comes_later_finds_what_is_there_and_who_goes_leaves_what_others_need(

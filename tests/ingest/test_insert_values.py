@@ -122,7 +122,7 @@ def test_what_is_wrong_is_pointed_at() -> None:
         db.execute("CREATE STREAM S (a INT) TIMESTAMP BY t")
         with pytest.raises(ms.TypeError, match=r'(?s)column "a" is INT, not STRING.*line 2, column 2'):
             db.execute("INSERT INTO S VALUES (1, 1),\n('x', 2)")
-        with pytest.raises(ms.InputError, match="row 2 has 1 values, not 2"):
+        with pytest.raises(ms.InputError, match="row 2 has 1 value, not 2"):
             db.execute("INSERT INTO S VALUES (1, 1), (2)")
         with pytest.raises(ms.NameError, match="no stream or table"):
             db.execute("INSERT INTO Nobody VALUES (1, 1), (2)")

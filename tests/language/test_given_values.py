@@ -54,8 +54,8 @@ def test_in_statements_of_all_kinds(db: Database) -> None:
 @pytest.mark.parametrize(
     ("text", "params", "said"),
     [
-        ("SELECT ?", [], "0 values are given for 1 parameters"),
-        ("SELECT ?", [1, 2], "2 values are given for 1 parameters"),
+        ("SELECT ?", [], "0 values for 1 parameter"),
+        ("SELECT ?", [1, 2], "2 values for 1 parameter"),
         ("SELECT :a", {}, "no value is given for :a"),
         ("SELECT :a", {"a": 1, "b": 2}, "the text has no parameter :b"),
         ("SELECT ?", "1", "parameters are a list or a dict"),

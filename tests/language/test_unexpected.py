@@ -163,3 +163,44 @@ def test_a_constant_without_a_value_is_noticed_with_its_place(db: ms.Database, m
     (asked,) = db.execute(text).notices
     assert asked == noticed
     assert db.register("SELECT room FROM s [RANGE 10]\nWHERE celsius > '12'", mode=mode).notices == []
+
+
+# Calls from Python
+
+
+def test_calls_that_take_something_else_say_what(db: ms.Database) -> None:
+    for rows in (("lab", 1.0, 2, 3), {"room": "lab"}, "lab"):
+        with pytest.raises(ms.InputError, match="one row is a list of one"):
+            db.insert("s", rows)
+    with pytest.raises(ms.BindError, match=r"execute\(text, \[1\]\) gives one"):
+        db.execute("SELECT room FROM s WHERE id = ?")
+    with pytest.raises(ms.SetupError, match="named by a path, not by a int"):
+        ms.connect(5)  # type: ignore[call-overload]
+
+
+def test_what_depends_on_now_is_said_by_a_window(db: ms.Database) -> None:
+    for text in ("SELECT room FROM s WHERE id > now()", "SELECT current_timestamp FROM s"):
+        with pytest.raises(ms.Error, match=r"FROM s \[RANGE 1 HOUR\]; or put the value into the stream"):
+            db.execute(text)
+    with pytest.raises(ms.BindError, match="hint: put the value into the stream"):
+        db.execute("SELECT rand() FROM s")
+
+
+def test_a_window_of_few_microseconds_is_noticed(db: ms.Database) -> None:
+    db.execute("CREATE STREAM clicks (url STRING, at TIMESTAMP) TIMESTAMP BY at")
+    told = "line 1, column 34: 60 means microseconds, the ticks of this stream: write [TUMBLE 60 SECONDS] for seconds"
+    (notice,) = db.register("SELECT url FROM clicks [TUMBLE   60]").notices
+    assert notice == told
+    for window in ("[RANGE 60 SECONDS]", "[ROWS 60]", "[RANGE 0]", "[NOW]", "[RANGE 60000000]"):
+        assert db.execute(f"SELECT url FROM clicks {window}").notices == (), window
+    assert db.execute("SELECT room FROM s [RANGE 60]").notices == (), "whose ticks are what they are"
+
+
+def test_changes_of_tables_are_told_in_the_time_of_streams() -> None:
+    with ms.connect(engine="inprocess") as db:
+        db.execute("CREATE STREAM clicks (url STRING, at TIMESTAMP) TIMESTAMP BY at; CREATE TABLE t (a INT)")
+        db.execute("INSERT INTO clicks VALUES ('/', '2026-01-01 10:00:00'); ADVANCE TO '2026-01-01 10:00:00'")
+        db.execute("INSERT INTO t VALUES (1)")
+        assert db.execute("DELETE FROM t").message == "1 row deleted at 2026-01-01 10:00:00.000001+00:00"
+        with pytest.raises(ms.InputError, match=r"the earliest instant is 2026-01-01 10:00:00.000001\+00:00"):
+            db.execute("INSERT INTO t VALUES (1) AT '2026-01-01 09:00:00'")

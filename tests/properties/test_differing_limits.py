@@ -19,7 +19,7 @@ def check(seed: int, path: Path, most: int = 24, length: int = 14) -> None:
 @pytest.fixture(autouse=True)
 def few_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sharing_choice, "ENOUGH_TO_SHARE", 3)
-    monkeypatch.setattr(sharing_choice, "ENOUGH_SIZES", 2)
+    monkeypatch.setattr(sharing_choice, "ENOUGH_JOINED_SIZES", 2)
 
 
 @pytest.mark.parametrize("seed", range(10))

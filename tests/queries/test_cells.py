@@ -10,7 +10,8 @@ import pyarrow as pa
 import pytest
 
 import millstream as ms
-from millstream.kernel.relational import compacted_cells
+from millstream.kernel.aggregation import change_points
+from millstream.kernel.relational import cells_apart, compacted_cells
 from millstream.kernel.sharing.cells import SPAN
 
 STREAM = "CREATE STREAM S (g INT, a INT, b INT, v INT, d DOUBLE, n DECIMAL(8,2), t STRING) TIMESTAMP BY ts"
@@ -120,10 +121,19 @@ class Twins:
                 assert rows_of(one.changes(since=at)) == rows_of(other.changes(since=at))
 
 
-@pytest.mark.parametrize("seed", range(24))
+def put_all_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever rows come, those that start and end together become totals of single queries."""
+    for name, least in (("LEAST", 0), ("FAR_MORE", 0), ("_TOGETHER", 3), ("_are_few", lambda _: False)):
+        monkeypatch.setattr(cells_apart, name, least)
+    monkeypatch.setattr(change_points, "_ROWS_PER_PANE", 0)
+
+
+@pytest.mark.parametrize("seed", range(36))
 def test_as_each_query_alone(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     dice = random.Random(seed)
     monkeypatch.setattr(compacted_cells, "FAR_MORE", dice.choice((0, 2)))
+    if seed >= 24:
+        put_all_apart(monkeypatch)
     twins = Twins(dice, tmp_path / "db")
     twins.register(dice.randint(2, 5))
     for _ in range(dice.randint(4, 9)):
@@ -205,9 +215,13 @@ def test_a_condition_that_fails_stops_its_query_alone(db: ms.Database) -> None:
 
 
 @pytest.mark.parametrize("grouping", ["", " GROUP BY g", " GROUP BY g HAVING count(*) > 0"])
-@pytest.mark.parametrize("shards", [1, 3])
-def test_a_sum_that_does_not_fit_stops_its_query_alone(grouping: str, shards: int) -> None:
+@pytest.mark.parametrize(("shards", "apart"), [(1, False), (1, True), (3, False), (3, True)])
+def test_a_sum_that_does_not_fit_stops_its_query_alone(
+    grouping: str, shards: int, apart: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Though sums of cells do not fit into BIGINT where those of queries do."""
+    if apart:
+        put_all_apart(monkeypatch)
     db = ms.connect(engine="inprocess")
     db.execute(f"SET shards = {shards}; CREATE STREAM L (g INT, a INT, v BIGINT) TIMESTAMP BY ts")
     text = f"SELECT sum(v) AS s FROM L [RANGE 5] WHERE a > ? AND a < ?{grouping}"

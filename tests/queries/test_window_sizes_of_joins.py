@@ -101,3 +101,15 @@ def test_what_can_fail_and_other_windows_have_a_plan_for_each_size() -> None:
         with ms.connect(engine="inprocess") as db:
             db.execute(STREAMS)
             assert len({db.register(each).edge for each in texts(text)}) == 12
+
+
+def test_three_sizes_of_a_join_have_a_plan_each() -> None:
+    """A join for all sizes of a class would make pairs that no window has."""
+    text = "SELECT s.a, t.b FROM s [RANGE {k}], t [RANGE 8] WHERE s.u = t.u AND s.a > {c}"
+    with ms.connect(engine="inprocess") as db:
+        db.execute(STREAMS)
+        few = [db.register(text.format(k=5 + n % 3, c=n)).edge for n in range(12)]
+        assert len({*few[-3:]}) == 3
+        for n in range(12):
+            last = db.register(text.format(k=8, c=n)).edge
+        assert last not in few

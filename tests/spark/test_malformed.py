@@ -16,7 +16,7 @@ NOTHING = None, None, None
 @pytest.mark.parametrize(
     ("format_", "options", "raw", "parsed", "reason"),
     [
-        ("csv", {}, "1", NOTHING, "1 values, not 3"),
+        ("csv", {}, "1", NOTHING, "1 value, not 3"),
         ("csv", {}, "1,2,3,4", (1, "2", 3), "4 values, not 3"),
         ("csv", {"sep": "|"}, "x|y|3", (None, "y", 3), "column \"k\": 'x' is not INT"),
         ("csv", {"nullvalue": "-"}, "-,y,z", (None, "y", None), "column \"ts\": 'z' is not BIGINT"),

@@ -169,6 +169,8 @@ def test_each_sink_has_a_directory_of_its_own(
             db.execute("CREATE SINK other FOR q USING jsn OPTIONS (path 'x')")
         (tmp_path / "in").mkdir()
         db.execute("CREATE STREAM f (a INT) TIMESTAMP BY a USING csv OPTIONS (path 'in')")
+        with pytest.raises(ms.CatalogError, match="is where stream f is read from"):
+            db.execute(sink.format("back", tmp_path / "in"))
     monkeypatch.chdir(tmp_path / "elsewhere")
     with ms.connect("../db", spark=session) as db:
         db.insert("s", [(3, "z", 4), (4, "z", 6)])

@@ -233,7 +233,9 @@ def test_tables_from_files(session: SparkSession, db: ms.Database, tmp_path: Pat
 
 REFUSALS = [
     (f"{COLUMNS} USING parquet OPTIONS (path '/no/such/place')", r"Path does not exist: \S*/no/such/place"),
-    (f"{COLUMNS} USING csv", "'path' is not specified"),
+    (f"{COLUMNS} USING csv", r"'path' is not specified[^$]*OPTIONS \(path"),
+    (f"{COLUMNS} USING cvs OPTIONS (path '{{0}}')", 'did you mean "csv"'),
+    (f"{COLUMNS} USING csv OPTIONS (pth '{{0}}')", 'did you mean "path"'),
     (f"{COLUMNS} USING nonsense", r'knows no format "nonsense"[^$]*dataSource.register'),
     (f"{COLUMNS} USING kafka OPTIONS (subscribe 't')", r"no connector for kafka\n[^$]*spark-sql-kafka-0-10_2.13:4"),
     ("(value BIGINT) TIMESTAMP BY ts USING rate", r'rate has no column "ts"[^$]*timestamp timestamp, value bigint'),

@@ -19,6 +19,7 @@ def json_rows(owner: str, rows: Any) -> bytes:
         raise InputError(
             f"{owner}: rows are given as a list of tuples or dicts, or as a pyarrow, polars or pandas table",
             detail=f"got {type(rows).__name__}",
+            hint="one row is a list of one: [(1, 'a')] or [{'k': 1, 'v': 'a'}]",
         )
     return json.dumps([_record(row, number, owner) for number, row in enumerate(rows)]).encode()
 
@@ -27,7 +28,8 @@ def _record(row: Any, number: int, owner: str) -> Any:
     if isinstance(row, Mapping):
         return {str(name): _value(value, number, owner) for name, value in row.items()}
     if isinstance(row, str | bytes) or not isinstance(row, Sequence):
-        raise InputError(f"{owner}: row {number + 1} is a {type(row).__name__}, not a tuple or dict")
+        said = f"{owner}: row {number + 1} is a {type(row).__name__}, not a tuple or dict"
+        raise InputError(said, hint="one row is a list of one: [(1, 'a')] or [{'k': 1, 'v': 'a'}]")
     return [_value(value, number, owner) for value in row]
 
 

@@ -22,7 +22,7 @@ from millstream.kernel.batch import WEIGHT, Batch, value_column
 from millstream.kernel.scalar.value_size import first_too_long
 from millstream.kernel.step_limits import limited
 from millstream.language import statements as st
-from millstream.language.instants import constant, instant
+from millstream.language.instants import constant, instant, shown_instant
 from millstream.language.syntax import place_of
 from millstream.language.values import assignments, condition_on, replacements
 from millstream.plan.definitions import StreamDefinition, TableDefinition
@@ -103,7 +103,7 @@ class TableRows:
             self._commit(table, rows, at)
         verb = "updated" if isinstance(statement, st.Update) else "deleted"
         count = -int(rows.filter(pl.col(WEIGHT) < 0)[WEIGHT].sum())
-        return f"{count} row{'' if count == 1 else 's'} {verb} at {at}"
+        return f"{count} row{'' if count == 1 else 's'} {verb} at {self._shown(at)}"
 
     def _changed(self, statement: st.Delete | st.Update) -> TableDefinition:
         """The table of a statement that takes rows away."""
@@ -141,13 +141,18 @@ class TableRows:
         at = instant(constant(statement.at, text).value, domain, place_of(statement.at, text))
         if at < earliest:
             raise InputError(
-                f"table {table.name} cannot change at {at}",
-                detail=f"a change lies after the clock ({snapshot.clock}) and not before the table's last change "
-                f"({snapshot.progress(table.edge).last_change})",
-                hint=f"the earliest instant is {earliest}; a change of the past comes before later rows of any stream",
+                f"table {table.name} cannot change at {self._shown(at)}",
+                detail=f"a change lies after the clock ({self._shown(snapshot.clock)}) and not before the table's last "
+                f"change ({self._shown(snapshot.progress(table.edge).last_change)})",
+                hint=f"the earliest instant is {self._shown(earliest)}; a change of the past comes before later rows "
+                "of any stream",
                 place=statement.place,
             )
         return at
+
+    def _shown(self, tick: int) -> str:
+        """An instant as statements have it; before the first one, there was none."""
+        return "none yet" if tick < 0 else str(shown_instant(tick, self.catalog.common_domain()))
 
     def _commit(self, table: TableDefinition, rows: Batch, at: int) -> None:
         key = table.edge

@@ -39,6 +39,7 @@ def typed_table(
         raise InputError(
             f"{owner}: rows are given as a list of tuples or dicts, or as a pyarrow, polars or pandas table",
             detail=f"got {type(rows).__name__}",
+            hint="one row is a list of one: [(1, 'a')] or [{'k': 1, 'v': 'a'}]",
         )
     else:
         typed = _from_records(list(rows), columns, owner, rules)
@@ -267,10 +268,11 @@ def _values(record: Any, index: int, columns: Schema, owner: str, rules: ColumnR
         found = ((field.name, given.get(field.name.lower(), _NONE)) for field in columns)
         return [rules.default(name) if there is _NONE else record[there] for name, there in found]
     if isinstance(record, str | bytes) or not isinstance(record, Sequence):
-        raise InputError(f"{owner}: row {index + 1} is a {type(record).__name__}, not a tuple or dict")
+        said = f"{owner}: row {index + 1} is a {type(record).__name__}, not a tuple or dict"
+        raise InputError(said, hint="one row is a list of one: [(1, 'a')] or [{'k': 1, 'v': 'a'}]")
     if len(record) != len(columns):
         raise InputError(
-            f"{owner}: row {index + 1} has {len(record)} values, not {len(columns)}",
+            f"{owner}: row {index + 1} has {len(record)} value{'' if len(record) == 1 else 's'}, not {len(columns)}",
             detail=f"the columns are {_listed(columns)}",
         )
     return record

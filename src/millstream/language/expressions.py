@@ -30,7 +30,7 @@ from millstream.language.generators import GENERATORS
 from millstream.language.group_by import grouping_reference
 from millstream.language.literal_lists import constants
 from millstream.language.over import WINDOW_FUNCTIONS, NamedWindows, OverBinder
-from millstream.language.refusals import refused_expression
+from millstream.language.refusals import WITHOUT_VALUE, refused_expression
 from millstream.language.remarks import remark_quotes
 from millstream.language.row_values import (
     COMPARISONS,
@@ -515,7 +515,7 @@ class ExpressionBinder:
         number = node.meta.get(PARAMETER)
         if number is not None and number < len(self.binder.parameters):
             return Parameter(self.binder.parameters[number], number)
-        raise BindError("a parameter (?) without a value", hint="use register_many to register a template")
+        raise BindError("a parameter (?) without a value", hint=WITHOUT_VALUE)
 
     def _listed(self, node: exp.DataType) -> Expression:
         """ARRAY[a, b], which sqlglot reads as a type with values."""

@@ -81,6 +81,10 @@ def _check(given: Given, places: Sequence[tuple[Place, int | str]]) -> None:
             raise BindError(f"the text has no parameter :{unused[0]}", hint="a value was given for it")
     elif len(given) != len(places):
         raise BindError(
-            f"{len(given)} values are given for {len(places)} parameters",
+            f"{_counted(len(given), 'value')} for {_counted(len(places), 'parameter')}",
             hint="each ? takes one value, in order; a dict gives values for :name",
         )
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -12,6 +12,7 @@ from millstream.kernel.ordering.sort_keys import SortKey
 from millstream.kernel.ordering.top import Places
 from millstream.kernel.scalar.expressions import Expression
 from millstream.language.blocks import OrderItem
+from millstream.language.refusals import WITHOUT_VALUE
 from millstream.language.syntax import place_of
 from millstream.types import NULL
 
@@ -59,7 +60,7 @@ class OrderClauses:
         if isinstance(node, exp.Placeholder):
             raise BindError(
                 f"{clause} of a parameter (?) without a value",
-                hint="use register_many to register a template",
+                hint=WITHOUT_VALUE,
                 place=place,
             )
         if isinstance(node, exp.Literal) and not node.is_string and node.name.isdigit() and int(node.name) <= _MOST:

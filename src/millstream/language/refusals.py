@@ -93,6 +93,7 @@ _IN_FROM: dict[str, tuple[str, str]] = {
     "TableFromRows": ("TABLE(..)", "windows are TABLE(TUMBLE(TABLE s, DESCRIPTOR(ts), ..)) or s [TUMBLE ..]"),
 }
 JOINS = "there are JOIN, LEFT, RIGHT and FULL JOIN, CROSS JOIN, LEFT SEMI and LEFT ANTI JOIN, ASOF JOIN, and NATURAL"
+WITHOUT_VALUE = "execute(text, [1]) gives one; register_many(text, rows) makes a query for each of many rows"
 # What other databases start statements with.
 STATEMENTS = {
     "FROM": "write SELECT a FROM s",

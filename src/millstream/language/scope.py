@@ -8,7 +8,7 @@ from itertools import islice
 
 from millstream.errors import BindError, NameError, NotSupportedError, Place, did_you_mean
 from millstream.kernel.scalar.expressions import Column, Expression
-from millstream.kernel.scalar.functions import REFUSED
+from millstream.kernel.scalar.functions import REFUSED, hint_instead
 from millstream.language.syntax import STREAM_OPERATORS
 from millstream.plan.analysis.depth import MAX_DEPTH, too_deep
 from millstream.plan.nodes import BOUND_NAMES
@@ -158,8 +158,8 @@ class Scope:
         if name.lower() in BOUND_NAMES and reasons:
             raise BindError(f"there is no {name.lower()} here", detail=reasons[0], hint=_WITH_BOUNDS, place=place)
         if table is None and name.lower() in REFUSED:  # CURRENT_DATE is called without parentheses
-            put = "put the value into the stream, as a column of its own"
-            raise NotSupportedError(f"{name} is refused: {REFUSED[name.lower()]}", hint=put, place=place)
+            said = f"{name} is refused: {REFUSED[name.lower()]}"
+            raise NotSupportedError(said, hint=hint_instead(name.lower()), place=place)
         hint = did_you_mean(name, [*known, *aliases])
         if name.upper() in STREAM_OPERATORS:
             hint = f"it goes around the columns, or the query: SELECT {name.upper()}(a, b) FROM .."

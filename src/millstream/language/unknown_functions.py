@@ -19,6 +19,7 @@ _ELSEWHERE = {
     "hop": _HOP,
     "session": _SESSION,
     "session_window": _SESSION,
+    "window": f"{_TUMBLE}, with its window_start and window_end; in GROUP BY, window(ts, '10 seconds') is that",
     "time_bucket": f"{_TUMBLE}; its window_start and window_end are columns",
     "date_bin": f"{_TUMBLE}; its window_start and window_end are columns",
     **{f"{kind}_{end}": _BOUNDS for kind in ("tumble", "hop", "session") for end in ("start", "end", "rowtime")},

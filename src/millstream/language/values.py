@@ -35,7 +35,7 @@ def insert_rows(statement: st.Insert, columns: Schema, rules: ColumnRules = NO_R
     for number, row in enumerate(statement.rows, 1):
         if len(row) != len(positions):
             raise InputError(
-                f"{statement.target}: row {number} has {len(row)} values, not {len(positions)}",
+                f"{statement.target}: row {number} has {len(row)} value{'s' * (len(row) != 1)}, not {len(positions)}",
                 detail=f"the columns are {', '.join(columns[index].name for index in positions)}",
                 place=place_of(row[0], text) if row else statement.place,
             )

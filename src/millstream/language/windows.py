@@ -28,12 +28,14 @@ from millstream.kernel.windows.time import (
 from millstream.language.definer import ticks
 from millstream.language.durations import duration
 from millstream.language.instants import constant, instant
+from millstream.language.remarks import remark
 from millstream.language.syntax import Instant, StreamOperator, StreamSample, StreamWindow, place_of
 from millstream.plan import nodes as lo
 from millstream.plan.definitions import TimeDomain
 from millstream.settings import Settings
 from millstream.types import DATE, Schema
 
+_LIKELY_SECONDS = 1_000_000  # a number without a unit below it is hardly meant as one of microseconds
 MAX_CUTS = 10_000  # pieces that an element is cut into where bounds are read
 _EXAMPLES = {"TUMBLE": "[TUMBLE 1 MINUTE]", "HOP": "[HOP 10 MINUTES SLIDE 1 MINUTE]", "SESSION": "[SESSION 5 MINUTES]"}
 
@@ -180,7 +182,13 @@ class _WindowBinder:
             return Unbounded()
         if kind == "ROWS":
             return self._rows(window)
-        length = ticks(duration(window.args["size"], self.text), self.domain)
+        span = duration(window.args["size"], self.text)
+        length = ticks(span, self.domain)
+        if span.in_ticks and self.domain.is_microseconds and 0 < length < _LIKELY_SECONDS:
+            remark(
+                f"line {span.place.line}, column {span.place.column}: {length} means microseconds, the ticks of "
+                f"this stream: write [{kind} {length} SECONDS] for seconds"
+            )
         if kind == "TUMBLE":
             self._no_slide(window, "TUMBLE")
             return Tumble(self._positive(length, window, "TUMBLE"))

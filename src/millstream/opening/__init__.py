@@ -6,6 +6,7 @@ import re
 import sys
 import threading
 from contextlib import suppress
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, overload
 
@@ -60,6 +61,8 @@ def connect(
         return RemoteDatabase(path, token)
     if token is not None:
         raise SetupError("a token is for services", hint="connect to an address, as in http://127.0.0.1:8787")
+    if path is not None and not isinstance(path, str | PathLike):
+        raise SetupError(f"a database is named by a path, not by a {type(path).__name__}", hint="ms.connect('folder')")
     if path is not None and _ADDRESS.fullmatch(str(path)) and not Path(path).exists():
         raise SetupError(f"{path} is no directory", hint=f"a service has an address: http://{path}")
     if engine not in ("spark", "inprocess"):

@@ -118,7 +118,7 @@ def _taking(taken: list[Literal]) -> Callable[[Expression], Expression]:
         if calls_users(expression):
             return expression
         found = list(taken)
-        changed = _with_parameters(expression, found)
+        changed = with_parameters(expression, found)
         if can_fail(changed) and not can_fail(expression):
             return expression
         taken[:] = found
@@ -127,7 +127,8 @@ def _taking(taken: list[Literal]) -> Callable[[Expression], Expression]:
     return general
 
 
-def _with_parameters(expression: Expression, taken: list[Literal]) -> Expression:
+def with_parameters(expression: Expression, taken: list[Literal]) -> Expression:
+    """The expression with parameters for the constants of what is computed plainly, which are added to those taken."""
     if isinstance(expression, Literal):
         if expression.value is None or expression.type == BOOLEAN:
             return expression
@@ -135,7 +136,7 @@ def _with_parameters(expression: Expression, taken: list[Literal]) -> Expression
         return Parameter(expression.type, len(taken) - 1)
     is_plain = type(expression) is Call and expression.function in _PLAIN
     if is_plain or isinstance(expression, Case | InList | Tried):
-        return expression.with_children(tuple(_with_parameters(child, taken) for child in expression.children))
+        return expression.with_children(tuple(with_parameters(child, taken) for child in expression.children))
     return expression
 
 

@@ -5,14 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from millstream.kernel.scalar.expressions import Call, Expression, InList, Literal, Parameter
+from millstream.kernel.scalar.evaluate import calls_users, can_fail
+from millstream.kernel.scalar.expressions import Call, Expression, InList, Literal, Parameter, columns_used
 from millstream.kernel.sharing.keyed_selection import equality_key
 from millstream.plan import nodes as lo
 from millstream.plan.fingerprint import fingerprint
+from millstream.plan.own_columns import with_parameters
 from millstream.types import BOOLEAN, STRING, DataType
 
 COMPARISONS = {"=", "<>", "<", "<=", ">", ">="}
 _MANY_CONSTANTS = 1_000
+_BEFORE = Literal(BOOLEAN, None)  # in the place of constants that were taken before
 
 
 @dataclass(frozen=True)
@@ -49,17 +52,27 @@ def constants_of(condition: Expression) -> list[Literal]:
 def generalised(condition: Expression, first: int = 0) -> tuple[Expression, list[Literal]]:
     """A condition with parameters for the constants that columns are compared with, numbered from `first` on, and
     these."""
-    taken: list[Literal] = []
+    taken: list[Literal] = [_BEFORE] * first
 
     def take(constant: Expression) -> Expression:
         if not isinstance(constant, Literal) or constant.value is None or constant.type == BOOLEAN:
             return constant
         taken.append(constant)
-        return Parameter(constant.type, first + len(taken) - 1)
+        return Parameter(constant.type, len(taken) - 1)
+
+    def compared(node: Call) -> Expression:
+        if all(map(columns_used, node.arguments)):  # with one another: v > w + 5
+            found = list(taken)
+            changed = node.with_children(tuple(with_parameters(each, found) for each in node.arguments))
+            if len(found) == len(taken) or can_fail(changed) or calls_users(changed):
+                return node
+            taken[:] = found
+            return changed
+        return node.with_children(tuple(take(argument) for argument in node.arguments))
 
     def generalise(node: Expression) -> Expression:
         if isinstance(node, Call) and node.function in COMPARISONS:
-            return node.with_children(tuple(take(argument) for argument in node.arguments))
+            return compared(node)
         if isinstance(node, InList):
             return replace(node, values=tuple(take(value) for value in node.values))
         prefix = _prefix(node)
@@ -67,7 +80,7 @@ def generalised(condition: Expression, first: int = 0) -> tuple[Expression, list
             return Call(BOOLEAN, "startswith", (node.arguments[0], take(Literal(STRING, prefix))))
         return node
 
-    return condition.transform(generalise), taken
+    return condition.transform(generalise), taken[first:]
 
 
 def _prefix(node: Expression) -> str | None:

@@ -32,8 +32,10 @@ from millstream.settings import Settings
 
 # From so many queries of one skeleton on, further ones share a plan. Fewer are as well off with plans of their own.
 ENOUGH_TO_SHARE = 8
-# From so many sizes of windows on, queries with further ones share a plan whatever these are.
-ENOUGH_SIZES = 8
+# From so many sizes of windows on, queries share a plan whatever these are. Joins make pairs for the largest window of
+# a class of sizes then, which few of them do not make up for.
+ENOUGH_SIZES = 2
+ENOUGH_JOINED_SIZES = 4
 # Of a join that makes all its rows for everybody, those that together want so much of it.
 WORTH_ONE_JOIN = 0.5
 # So many queries that ask for the same value may become rows of their own before bits are cheaper.
@@ -148,9 +150,11 @@ class SharingChoice:
         return None
 
     def _is_worth(self, membership: Membership, settings: Settings) -> bool:
-        has_sizes = membership.split.window is not None and membership.split.cut != "limit"
-        if has_sizes and len(self._sizes.get(membership.group.identity, ())) < ENOUGH_SIZES:
-            return False
+        window = membership.split.window
+        if window is not None and membership.split.cut != "limit":
+            enough = ENOUGH_JOINED_SIZES if window.instants else ENOUGH_SIZES
+            if len(self._sizes.get(membership.group.identity, ())) < enough:
+                return False
         return self.is_to_share(membership.group, settings, membership.wanted)
 
     def is_first(self, settings: Settings) -> bool:
@@ -175,7 +179,7 @@ class SharingChoice:
             window = each.split.window
             if window is not None:
                 known = self._sizes.setdefault(each.group.identity, set())
-                if len(known) < ENOUGH_SIZES:
+                if len(known) < ENOUGH_JOINED_SIZES:
                     known.add(tuple(each.values[place] for place in window.sizes))
 
     def is_to_share(self, group: Group, settings: Settings, wanted: WantedRows) -> bool:

@@ -45,6 +45,7 @@ _PARSED = {"csv", "json", "xml"}
 _BY_SHAPE = {"csv", "json"}  # read with the columns that a file has; the others find names by themselves
 ON_BAD_FILE = "on_bad_file"
 _PACKAGES = {"kafka": "spark-sql-kafka-0-10", "avro": "spark-avro"}
+_SHOWN = ("parquet", "csv", "json", "text", "orc", "rate", "socket", "kafka")
 _KNOWN = _FILES | _PACKAGES.keys() | {"console", "rate", "socket"}
 _FOR_EVER = "36500d"
 _PLAIN_FILES = {  # Hadoop's own local files look for checksums beside them, by names that must not have a colon
@@ -346,11 +347,14 @@ def _refusal(error: Exception, owner: str, name: str) -> Error:
         )
     if kind == "DATA_SOURCE_NOT_FOUND":
         module, dot, _ = name.rpartition(".")
+        near = did_you_mean(name, _SHOWN)
         return BindError(
             f'{owner}: Spark knows no format "{name}"',
             detail=f"nor does Python find a module {module}" if dot else None,
-            hint="parquet, csv, json, text, rate, socket, kafka are some; one written in Python is named by its place, "
-            "package.module.Class, or made known by spark.dataSource.register(...)",
+            hint=near
+            if near is not None and near.startswith("did")
+            else f"{', '.join(_SHOWN)} are some; one written in Python is named by its place, package.module.Class, "
+            "or made known by spark.dataSource.register(...)",
         )
     if (missing := _MISSING.search(str(error))) is not None:
         return SetupError(
@@ -359,7 +363,8 @@ def _refusal(error: Exception, owner: str, name: str) -> Error:
         )
     if kind == "PATH_NOT_FOUND":
         return InputError(f"{owner}: {text.partition('] ')[2] or text}", hint="the directory must be there already")
-    return BindError(f"{owner}: {name} cannot be used so", detail=text)
+    hint = "say where they are: OPTIONS (path 'folder')" if "'path' is not specified" in text else None
+    return BindError(f"{owner}: {name} cannot be used so", detail=text, hint=hint)
 
 
 def _placed(place: int) -> str:

@@ -73,7 +73,7 @@ class Grammar:
         width = len(columns) if self.width is None else self.width
         if len(found) != width:
             many = option("multiline", "").lower() == "true" or raw.count(option("quote", '"')) % 2 == 0
-            return f"{len(found)} values, not {width}" + ("" if many else _SEVERAL_LINES)
+            return f"{len(found)} value{'' if len(found) == 1 else 's'}, not {width}" + ("" if many else _SEVERAL_LINES)
         texts = [found[place] if isinstance(place, int) else None for place in places]
         return [None if text in (None, "", option("nullvalue", "")) else text for text in texts]
 

@@ -44,7 +44,7 @@ def _check(owner: str, name: str, given: Iterable[str], known: list[str]) -> Non
     for option in given:
         # Those with a dot are Hadoop's, of which nobody has a list.
         if known and option.lower() not in {*names, "path"} and "." not in option:
-            hint = did_you_mean(option, known)
+            hint = did_you_mean(option, [*known, "path"])
             raise BindError(
                 f'{owner}: {name} has no option "{option}"',
                 hint=hint if hint is not None and hint.startswith("did") else f"it has {', '.join(sorted(known))}",

@@ -58,10 +58,15 @@ class SinkStatements:
             raise
 
     def _check_path(self, name: st.Name, target: ExternalData) -> None:
-        """Two sinks in one directory would overwrite each other's deliveries."""
+        """Two sinks in one directory would overwrite each other's deliveries; in one that a stream is read from, these
+        would come again as its rows."""
         path = target.option("path")
         if path is None or target.format.lower() not in FILE_FORMATS:
             return
+        for stream in self._session.catalog.streams():
+            if stream.source is not None and _same_place(stream.source.option("path") or "", path):
+                hint = "write to another place: what is delivered would come again as rows"
+                raise CatalogError(f"{path} is where stream {stream.name} is read from", hint=hint)
         for entry in self._session.declared.entries:
             if entry["kind"] == "sink" and "format" in entry and entry["name"] != name.key:
                 other = _target(entry)

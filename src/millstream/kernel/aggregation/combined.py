@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import polars as pl
@@ -34,7 +35,9 @@ from millstream.kernel.columns import (
     with_columns,
 )
 from millstream.kernel.keys import Positions, first_of_equal, key_codes
-from millstream.kernel.operator import Progress, State
+from millstream.kernel.operator import Combiner, Progress, State
+from millstream.kernel.relational.cells_apart import TotalsOfQueries
+from millstream.kernel.sharing.cells import CELL
 from millstream.types import INT, SMALLINT, TINYINT, Schema, to_polars
 
 _SIDE_BY_SIDE = 1 << 20  # sums for which there is room, though some are of nothing
@@ -59,9 +62,18 @@ class CellAggregate(Aggregate):
         return are_some(totals, len(present))
 
     @property
-    def combiner(self) -> None:
-        """Cells are made for many queries, and are few rows each."""
-        return None
+    def combiner(self) -> Combiner | None:
+        """Cells are made for many queries, and are few rows each; or else rows are summed for the queries apart."""
+        return self._apart
+
+    @cached_property
+    def _apart(self) -> TotalsOfQueries | None:
+        return TotalsOfQueries(self.plan, self.keys, self.groups) if self.schema[: len(CELL)] == CELL else None
+
+    def step(self, inputs: Sequence[Batch], state: State, progress: Progress) -> tuple[Batch, State]:
+        batch, *sums = inputs
+        apart = None if self._apart is None else self._apart.sums(batch)
+        return super().step(inputs if apart is None else [batch.clear(), stacked([apart, *sums])], state, progress)
 
     def of_queries(self, state: State, queries: pl.Series) -> State:
         """All of it: queries that are gone, or not asked for, are in cells that do no harm."""

@@ -121,6 +121,11 @@ class CheckedCellAggregate(CompactedCellAggregate):
     def distribution(self) -> Distribution:
         return by_key([self.keys[len(CELL) :]], tuple((key, place) for place, key in enumerate(self.keys)))
 
+    @property
+    def combiner(self) -> None:
+        """The bound is of rows as they come."""
+        return None
+
     def step(self, inputs: Sequence[Batch], state: State, progress: Progress) -> tuple[Batch, State]:
         held = {name: runs for name, runs in state.items() if name != BOUND}
         output, after = super().step(inputs, held, progress)

@@ -28,7 +28,7 @@ from millstream.kernel.batch import END, INF, START, WEIGHT, Batch, concat, valu
 from millstream.kernel.columns import constant, frame_of, only, stacked, take, taken
 from millstream.kernel.keys import first_of_equal
 from millstream.kernel.operator import Progress, State
-from millstream.kernel.sharing.cells import CELL, LINEAGE_COLUMN, SPAN_COLUMN, by_span, cell_of, members_of
+from millstream.kernel.sharing.cells import CELL, LINEAGE_COLUMN, SPAN_COLUMN, by_span, cells_of_queries, members_of
 from millstream.kernel.sharing.parameters import QUERIES, QUERY
 from millstream.kernel.storage.segments import numbers
 from millstream.types import Schema
@@ -130,7 +130,10 @@ class CompactedCellAggregate(CellAggregate):
         query = np.concatenate([each[0] for each in found]) if found else np.zeros(0, np.int64)
         place = np.concatenate([each[1] for each in found]) if found else np.zeros(0, np.int64)
         names = self.groups.keys
-        own = [*_cells_of(query), *taken([records.get_column(name) for name in names[len(CELL) :]], heads[place])]
+        own = [
+            *cells_of_queries(query),
+            *taken([records.get_column(name) for name in names[len(CELL) :]], heads[place]),
+        ]
         awaiting = only(records, records.get_column(UNTIL).to_numpy() > low)
         keyed = stacked([awaiting[names], frame_of([c.alias(name) for c, name in zip(own, names, strict=True)])])
         # A cell of one query may be one that something is still to come for.
@@ -197,10 +200,3 @@ class CompactedCellAggregate(CellAggregate):
 
 def _counted_rows(count: int) -> pl.Series:
     return pl.Series(GROUP, np.arange(count))
-
-
-def _cells_of(queries: Int64s) -> list[pl.Series]:
-    """The cells of single queries."""
-    different, place = np.unique(queries, return_inverse=True)
-    spans, lineages = zip(*map(cell_of, different.tolist()), strict=True) if len(different) else ((), ())
-    return taken([pl.Series(spans, dtype=pl.Int64), pl.Series(lineages, dtype=pl.Binary)], place)

@@ -111,6 +111,14 @@ _INTERNAL |= (
 _BY_NAME: dict[str, Function | Rewrite] = {name: entry for entry in _ENTRIES for name in (entry.name, *entry.aliases)}
 
 
+def hint_instead(name: str) -> str:
+    """What to write in the place of a function that is refused."""
+    put = "put the value into the stream, as a column of its own"
+    if REFUSED.get(name) != _CLOCK:
+        return put
+    return f"a window says how far back rows count, FROM s [RANGE 1 HOUR]; or {put}"
+
+
 def has_function(name: str) -> bool:
     """Whether a name, in lower case, may be called, if only to be refused."""
     return name in REFUSED or (name in _BY_NAME and name not in _INTERNAL - {functions_lists.AT})
@@ -151,9 +159,7 @@ def call(
     if user_functions and key in user_functions:
         return user_functions[key](arguments)
     if key in REFUSED:
-        raise errors.BindError(
-            f"{name} is refused: {REFUSED[key]}", hint="put the value into the stream, as a column of its own"
-        )
+        raise errors.BindError(f"{name} is refused: {REFUSED[key]}", hint=hint_instead(key))
     entry = _BY_NAME.get(key)
     if entry is None or key in _INTERNAL - {functions_lists.AT}:
         raise errors.NameError(f'unknown function "{name}"')

@@ -19,7 +19,7 @@ import polars as pl
 import pyarrow as pa
 
 from millstream.kernel.batch import END, INTERVAL_COLUMNS, START, Batch, concat, empty_batch, value_column
-from millstream.kernel.columns import only, with_columns
+from millstream.kernel.columns import only, taken, with_columns
 from millstream.kernel.distribution import Distribution, anywhere
 from millstream.kernel.keys import Positions
 from millstream.kernel.operator import Operator, Progress, Segment, State
@@ -49,6 +49,7 @@ _BLOCKS = 16  # blocks of a span: a row stands once for each span in which some 
 SPAN = _BLOCKS * BLOCK_SIZE
 _ROW = "_row"
 _PIECE = 1 << 14  # rows whose bits are gathered together
+_SAMPLE = 1_024  # rows that tell whether many cells are equal
 
 
 class CellSelection(Operator):
@@ -133,18 +134,25 @@ def _in_windows(
 
 
 def _as_bytes(bitmaps: Bitmaps) -> pl.Series:
-    """Bitmaps as texts of bytes, without the words after the last bit; equal ones lie in memory once."""
+    """Bitmaps as texts of bytes, without the words after the last bit. Equal ones lie in memory once, unless the first
+    of them say that hardly any are equal."""
+    sample, _ = distinct(bitmaps[:_SAMPLE])
+    if len(bitmaps) > _SAMPLE and 4 * len(sample) > 3 * _SAMPLE:
+        return _bytes_of(bitmaps)
     firsts, place = distinct(bitmaps)
-    different = bitmaps[firsts]
-    width = different.shape[1]
-    lengths = width - np.argmax(different[:, ::-1] != 0, axis=1)
-    content = different[np.arange(width) < lengths[:, None]]
+    return _bytes_of(bitmaps[firsts])[pl.Series(place.astype(np.uint32))]
+
+
+def _bytes_of(bitmaps: Bitmaps) -> pl.Series:
+    width = bitmaps.shape[1]
+    lengths = width - np.argmax(bitmaps[:, ::-1] != 0, axis=1)
+    content = bitmaps[np.arange(width) < lengths[:, None]]
     offsets = np.zeros(lengths.size + 1, np.int64)
     np.cumsum(lengths * 8, out=offsets[1:])
     array = pa.Array.from_buffers(
         pa.large_binary(), lengths.size, [None, pa.py_buffer(offsets), pa.py_buffer(content.astype("<u8", copy=False))]
     )
-    return pl.Series(LINEAGE_COLUMN, array)[pl.Series(place.astype(np.uint32))]
+    return pl.Series(LINEAGE_COLUMN, array)
 
 
 # From cells to their queries
@@ -154,6 +162,13 @@ def cell_of(query: int) -> tuple[int, bytes]:
     """The span and lineage of the cell of one query alone."""
     bit = query % SPAN
     return query // SPAN, (1 << bit).to_bytes((bit // WORD_BITS + 1) * 8, "little")
+
+
+def cells_of_queries(queries: npt.NDArray[np.int64]) -> list[pl.Series]:
+    """The spans and lineages of the cells of single queries."""
+    different, place = np.unique(queries, return_inverse=True)
+    spans, lineages = zip(*map(cell_of, different.tolist()), strict=True) if len(different) else ((), ())
+    return taken([pl.Series(spans, dtype=pl.Int64), pl.Series(lineages, dtype=pl.Binary)], place)
 
 
 def by_span(cells: pl.DataFrame) -> Iterator[tuple[int, pl.DataFrame]]:
@@ -216,7 +231,9 @@ def bitmaps_of(rows: pl.DataFrame) -> Bitmaps:
     if (lengths == width).all():
         return words[bounds[0] :].reshape(-1, width).copy()
     found = np.zeros((rows.height, width), np.uint64)
-    for length in np.unique(lengths).tolist():
-        same = np.flatnonzero(lengths == length)
-        found[same, :length] = words[bounds[same, None] + np.arange(length)]
+    for first in range(0, rows.height, _PIECE):  # what is made on the way fits into the processor's cache
+        piece, starts = lengths[first : first + _PIECE], bounds[first : first + _PIECE]
+        for length in np.unique(piece).tolist():
+            same = np.flatnonzero(piece == length)
+            found[first + same, :length] = words[starts[same, None] + np.arange(length)]
     return found
