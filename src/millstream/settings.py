@@ -54,6 +54,7 @@ class Settings:
     )  # of texts that are made at once
     max_join_pairs: int = field(default=1_000_000_000, metadata={"least": 1})  # that one step looks at
     max_join_rows: int = field(default=50_000_000, metadata={"least": 1})  # that one step makes
+    max_join_bytes: int = field(default=512 << 20, metadata={"least": 1024, "bytes": True})  # of these
     max_answer_rows: int = field(default=20_000_000, metadata={"least": 0})  # 0: no limit
     max_answer_bytes: int = field(default=2 << 30, metadata={"least": 0, "bytes": True})
     max_follower_bytes: int = field(default=1 << 30, metadata={"least": 0, "bytes": True})  # for one remote reader
@@ -159,6 +160,7 @@ _ABOUT = {
     "max_column_bytes": "bytes of the texts or lists that a function makes for the rows of one step",
     "max_join_pairs": "pairs of rows that a join may look at in one step",
     "max_join_rows": "rows that a join, or an UNNEST, may make in one step",
+    "max_join_bytes": "bytes of the rows that a join may make in one step, eight for each of their columns",
     "max_answer_rows": "rows that one answer may have; 0 is no limit",
     "max_answer_bytes": "bytes that one answer may have in memory; 0 is no limit",
     "max_follower_bytes": "bytes that are kept for one remote reader who is slow",

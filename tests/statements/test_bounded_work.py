@@ -30,9 +30,9 @@ def _rows(db: ms.Database, text: str) -> int:
 
 
 @pytest.mark.parametrize("plan", ["eddy", "tree", "mjoin", "auto"])
-@pytest.mark.parametrize("limit", ["max_join_pairs", "max_join_rows"])
+@pytest.mark.parametrize("limit", ["max_join_pairs", "max_join_rows", "max_join_bytes"])
 def test_joins(db: ms.Database, plan: str, limit: str) -> None:
-    db.execute(f"SET join_plan = '{plan}'; SET {limit} = 1000000")
+    db.execute(f"SET join_plan = '{plan}'; SET {limit} = {100_000 * (10 if limit != 'max_join_bytes' else 40)}")
     with pytest.raises(ms.EvaluationError, match=limit):
         db.execute(CROSS)
     assert _rows(db, f"{CROSS} WHERE a.k = b.k") == ROWS

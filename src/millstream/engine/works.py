@@ -87,12 +87,6 @@ def current_work() -> Work | None:
     return _current.get()
 
 
-def check_wanted() -> None:
-    """Raise if what this thread is at is not wanted any more."""
-    if (work := _current.get()) is not None:
-        work.check()
-
-
 class Works:
     """All that is under way in a database."""
 

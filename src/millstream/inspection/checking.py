@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from millstream.engine.engine import Engine
-from millstream.engine.works import check_wanted
 from millstream.errors import Error, Place
+from millstream.kernel.step_limits import check_wanted
 from millstream.language import statements as st
 from millstream.language.binder import BoundQuery
 from millstream.language.statement_parser import parse

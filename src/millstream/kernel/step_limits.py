@@ -2,7 +2,7 @@
 
     value_bytes     of one value                     join_pairs   pairs of rows that a join looks at in one step
     column_bytes    of the texts that a function     join_rows    rows that it makes of them
-                    makes for one batch
+                    makes for one batch              join_bytes   bytes of these: eight for each of their columns
 
 All of these are counted before the memory is taken, so that they end a step at the same place wherever it is run. A
 step of which too much is asked fails alone. Work that nobody waits for any more ends between two steps, and between two
@@ -25,6 +25,7 @@ class StepLimits:
     column_bytes: int = 1 << 30
     join_pairs: int = 1_000_000_000
     join_rows: int = 50_000_000
+    join_bytes: int = 512 << 20
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,11 @@ ROWS = Counted(
     "a join that makes more than {most:,} rows at once",
     "join by more columns, filter first or shorten the windows, or raise max_join_rows",
 )
+BYTES = Counted(
+    "join_bytes",
+    "a join that makes rows of more than {most:,} bytes at once",
+    "join by more columns, filter first, shorten the windows or select fewer columns, or raise max_join_bytes",
+)
 ELEMENTS = Counted(
     "join_rows",
     "an UNNEST that makes {taken:,} rows at once, more than the {most:,} allowed",
@@ -60,7 +66,7 @@ class StepMeter:
 
     def __init__(self, limits: StepLimits) -> None:
         self.limits = limits
-        self.taken = dict.fromkeys((PAIRS, ROWS, ELEMENTS), 0)
+        self.taken = dict.fromkeys((PAIRS, ROWS, BYTES, ELEMENTS), 0)
 
     def take(self, kind: Counted, count: int) -> None:
         self.taken[kind] += count
@@ -122,9 +128,10 @@ def look_at_pairs(count: int) -> None:
     _take(PAIRS, count)
 
 
-def make_rows(count: int) -> None:
-    """A join makes so many rows."""
+def make_rows(count: int, width: int) -> None:
+    """A join makes so many rows, of so many columns."""
     _take(ROWS, count)
+    _take(BYTES, 8 * width * count)
 
 
 def unfold(count: int) -> None:

@@ -11,10 +11,10 @@ from millstream.catalog.session import Session
 from millstream.connectors.sinks import Sinks
 from millstream.connectors.source_loop import SourceLoop
 from millstream.engine.engine import Engine
-from millstream.engine.works import check_wanted
 from millstream.errors import CatalogError, Error, EvaluationError, NotSupportedError, StateError
 from millstream.ingest.external import External
 from millstream.ingest.insert import Inputs
+from millstream.kernel.step_limits import check_wanted
 from millstream.language import statements as st
 from millstream.language.remarks import remarks
 from millstream.language.statement_parser import parse

@@ -66,7 +66,11 @@ class SettingStatements:
         limits.rows, limits.state = settings.max_query_rows, settings.max_query_state
         limits.answers = AnswerLimits(settings.max_rstream_rows, settings.max_answer_rows, settings.max_answer_bytes)
         limits.steps = StepLimits(
-            settings.max_value_bytes, settings.max_column_bytes, settings.max_join_pairs, settings.max_join_rows
+            settings.max_value_bytes,
+            settings.max_column_bytes,
+            settings.max_join_pairs,
+            settings.max_join_rows,
+            settings.max_join_bytes,
         )
         limits.routing = "" if settings.routing == "auto" else settings.routing
         limits.small_epochs = settings.small_epochs

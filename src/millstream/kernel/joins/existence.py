@@ -183,6 +183,6 @@ class ExistenceJoin(KeyedJoin):
                 born = numbers(left, BORN)[i[kept]]
                 since = numbers(change, BORN)[j[kept]] if BORN in change.columns else born
                 intervals[BORN] = np.maximum(born, since)
-            make_rows(kept.size)
+            make_rows(kept.size, left.width)
             if kept.size:
                 yield frame_of([*gather(left, self._columns[0], i[kept]), *numbered(intervals)])

@@ -319,7 +319,7 @@ class InnerJoin(KeyedJoin):
                 intervals[BORN] = reduce(np.maximum, born)
             classes += (each if i.size == each.size else each[kept] for each in places)
             made = self._satisfying(self._side_by_side(left, right, i, j, intervals))
-            make_rows(made.height)
+            make_rows(made.height, made.width)
             yield made
 
     def _span(self, probe: Segment, stored: Segment, stored_side: int) -> Span | None:
@@ -416,7 +416,7 @@ class NonRetroactiveJoin(KeyedJoin):
                 pairs = np.flatnonzero((starts[j] <= instants[i]) & (instants[i] < ends[j]))
                 pairs = self._agreeing(left, version, i, j, pairs)
                 rows = pl.Series(_ROW, i[pairs].astype(np.int64))
-                make_rows(pairs.size)
+                make_rows(pairs.size, version.width)
                 found.append(frame_of([*gather(version, [*self._columns[1], WEIGHT], j[pairs]), rows]))
         if not any(part.height for part in found):
             return self._empty(BORN in left.columns)

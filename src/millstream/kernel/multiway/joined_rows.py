@@ -31,6 +31,11 @@ class JoinedRows:
         return int(self.measures[START].size)
 
     @property
+    def width(self) -> int:
+        """Its columns, once values are copied; and until then of each input a number."""
+        return len(self.measures) + sum(frame.width for frame, _ in self.parts.values())
+
+    @property
     def joined(self) -> InputSet:
         return frozenset(self.parts)
 

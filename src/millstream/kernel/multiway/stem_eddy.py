@@ -158,13 +158,13 @@ class StemEddy:
                 if together >= _MOST_TOGETHER:
                     more = self._satisfying(self._combined(found, stem, matches), condition)
                     returned += more.height
-                    make_rows(more.height)
+                    make_rows(more.height, more.width)
                     yield more
                     matches, together = [], 0
         if together:
             more = self._satisfying(self._combined(found, stem, matches), condition)
             returned += more.height
-            make_rows(more.height)
+            make_rows(more.height, more.width)
             yield more
         if len(self.stems) > 2:
             self.experience.add(self.origin, stem, found.height, returned, work)

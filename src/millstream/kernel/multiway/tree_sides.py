@@ -75,7 +75,7 @@ class Pair:
                 columns.append(pl.Series(BORN, reduce(np.maximum, born)))
             frame = pl.DataFrame(columns)
             made = frame if self.condition == TRUE else select_attempted(frame, self.condition)
-            make_rows(made.height)
+            make_rows(made.height, made.width)
             yield made
 
 
