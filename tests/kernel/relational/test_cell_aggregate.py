@@ -67,4 +67,5 @@ def test_totals_of_cells_are_those_of_their_rows(seed: int, spans: int, monkeypa
     shown = pl.concat([*made, run.output])
     assert totals(shown) == totals(pl.concat(arrived))
     if seed % 2:
-        assert all(int.from_bytes(lineage, "little").bit_count() == 1 for lineage in shown.get_column(value_columns(2)[1]))
+        lineages = shown.get_column(value_columns(2)[1])
+        assert all(int.from_bytes(lineage, "little").bit_count() == 1 for lineage in lineages)
