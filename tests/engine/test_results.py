@@ -123,3 +123,59 @@ def test_stats_look_at_new_segments_only(monkeypatch: pytest.MonkeyPatch, tmp_pa
         db.insert("s", [(1, 1, 50)])
         assert query.stats()["rows"] > before
         assert len(calls) == 1
+
+
+def names_read(monkeypatch: pytest.MonkeyPatch, db: Database) -> set[str]:
+    """The segments of results that are read from now on."""
+    store, names = db.engine.store, set[str]()
+    usual, shown = store.read, {name for found in db.engine.snapshot.results.values() for name in found}
+
+    def read(name: str) -> Any:
+        names.update({name} & shown)
+        return usual(name)
+
+    monkeypatch.setattr(store, "read", read)
+    return names
+
+
+TOLD = {
+    "selections": ("eager", "SELECT k, v FROM s [RANGE 30] WHERE v > ?"),
+    "sums": ("eager", "SELECT k, SUM(v) AS t FROM s [RANGE 30] WHERE v > ? GROUP BY k"),
+    "lazy": ("lazy", "SELECT k, v FROM s [RANGE 30] WHERE v > ?"),
+    "trees": ("lazy", "SELECT COUNT(*) AS n, MAX(v) AS m FROM s [RANGE 30] WHERE v > ?"),
+}
+
+
+@pytest.mark.parametrize("kind", TOLD)
+def test_what_is_told_of_queries_reads_only_what_is_new(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    dice, (mode, text) = random.Random(4), TOLD[kind]
+    with ms.connect(engine="inprocess") as db:
+        db.execute("CREATE STREAM s (k BIGINT, v BIGINT) TIMESTAMP BY ts; SET sharing = 'on'")
+        queries = db.register_many(text, [(limit,) for limit in (10, 50, 90)], mode=mode)
+        for epoch in range(5):
+            fed(db, dice, 10 * epoch)
+            told = [query.stats()["rows"] for query in queries]
+        fed(db, dice, 100)
+        read = names_read(monkeypatch, db)
+        again = [query.stats()["rows"] for query in queries]
+        assert len(read) == 1
+        assert all(before <= now for before, now in zip(told, again, strict=True))
+        db.engine.reader._counts = results.Counts()
+        assert again == [query.stats()["rows"] for query in queries]
+
+
+def test_what_a_sink_was_given_is_not_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    dice = random.Random(5)
+    with ms.connect(engine="inprocess") as db:
+        db.execute("CREATE STREAM s (k BIGINT, v BIGINT) TIMESTAMP BY ts")
+        query = db.register("SELECT ISTREAM(k, v) FROM s WHERE v >= 0")
+        for epoch in range(5):
+            fed(db, dice, 10 * epoch)
+        reader, snapshot = db.engine.reader, db.engine.snapshot
+        whole = reader.held_in(query.edge, snapshot, -1, 1_000)[0]
+        read = names_read(monkeypatch, db)
+        newest = reader.held_in(query.edge, snapshot, 39, 1_000)[0]
+        assert len(read) == 1
+        assert reader.held_in(query.edge, snapshot, 49, 1_000) == (0, 0)
+        assert len(read) == 1
+        assert 0 < newest < whole

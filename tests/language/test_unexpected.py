@@ -165,6 +165,15 @@ def test_a_constant_without_a_value_is_noticed_with_its_place(db: ms.Database, m
     assert db.register("SELECT room FROM s [RANGE 10]\nWHERE celsius > '12'", mode=mode).notices == []
 
 
+def test_a_parameter_without_a_value_is_noticed(db: ms.Database) -> None:
+    text = "SELECT room FROM s WHERE celsius > ?"
+    wrong, right = db.register_many(text, ["abc", "12"])
+    assert "celsius > 'abc' (line 1, column" in wrong.notices[0]
+    assert right.notices == []
+    (said,) = db.register_many(text, ["1", "xyz"], names=["one", "two"], template="many").notices
+    assert said.startswith("two: it fails as soon as a row comes to this: celsius > 'xyz'")
+
+
 # Calls from Python
 
 

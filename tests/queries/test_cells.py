@@ -277,3 +277,22 @@ def test_a_sum_that_does_not_fit_fails_nothing_where_having_leaves_it_out(shards
 )
 def test_what_is_expanded_to_queries(db: ms.Database, text: str) -> None:
     assert not is_in_cells(db.register_many(text, [(1,), (2,)])[0])
+
+
+def test_a_sum_that_does_not_fit_beside_conditions_of_an_aggregate() -> None:
+    """What a call gives, and where it fails, is of the same column of the cases."""
+    with ms.connect(engine="inprocess") as db:
+        db.execute("CREATE STREAM s (i INT, a BIGINT) TIMESTAMP BY ts")
+        text = (
+            "SELECT sum(a) AS t, count(*) FILTER (WHERE i > ?) AS n, sum(a) FILTER (WHERE i > ?) AS o FROM s [RANGE 5]"
+        )
+        queries = db.register_many(text, [(0, 1), (1, 2), (0, 1)])
+        assert all(map(is_in_cells, queries))
+        db.insert("s", [(1, 2**62, 1), (2, 5, 1)])
+        db.advance("s", to=1)
+        assert rows_of(queries[1].result()) == [repr((2**62 + 5, 1, None))]
+        db.insert("s", [(3, 2**62, 3)])
+        db.advance("s", to=4)
+        for query in queries:
+            with pytest.raises(ms.Error, match=r"sum\(a\) does not fit into BIGINT"):
+                query.result()

@@ -37,6 +37,7 @@ class Extent:
 
 Wanted = Callable[[Extent], bool]
 _NOTHING = Extent(INF, -1, -1, -1)
+_ANYTHING = Extent(-1, INF, INF, INF)  # matches have no interval of their own
 
 
 class Extents:
@@ -63,6 +64,8 @@ class Extents:
 def extent_of(frame: pl.DataFrame) -> Extent:
     if not frame.height:
         return _NOTHING
+    if START not in frame.columns:
+        return _ANYTHING
     starts, ends = numbers(frame, START), numbers(frame, END)
     known = ends[ends < INF]
     return Extent(int(starts.min()), int(starts.max()), int(ends.max()), int(known.max()) if len(known) else -1)

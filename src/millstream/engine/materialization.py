@@ -15,6 +15,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Protocol
 
+import polars as pl
+
 from millstream.engine.extents import Extent, Wanted
 from millstream.engine.groups.many import Numbers
 from millstream.engine.plans import lowered
@@ -151,10 +153,8 @@ class Eager:
     def held(self, snapshot: Snapshot) -> int:
         if self.number is None:
             return self.reader.height(self.edge)
-        parts = self.reader.parts_of(snapshot, self.edge, self.number)
-        if parts is not None:
-            return parts
-        return self.reader.rows_in(snapshot, self.edge, self._kept, self.number).height
+        self.reader.check(self.edge, self.number)
+        return self.reader.height_of(self.edge, snapshot, self.number)
 
     def notes(self) -> list[str]:
         return [f"the answer is kept, as in mode EAGER: {self.reason}" if self.reason else "the answer is kept"]
@@ -266,12 +266,14 @@ class Lazy:
         return lowered(own, replace(self.options, lenient=True))
 
     def held(self, snapshot: Snapshot) -> int:
-        found = [segment for edge in self.edges for segment in self.reader.segments(edge, snapshot)]
+        return sum(self.reader.counted(edge, snapshot, self.number, self._held_in) for edge in self.edges)
+
+    def _held_in(self, segment: pl.DataFrame) -> int:
         if any(part.is_tree for part in self.plan.parts):
-            return sum(tree_segments.size_of(segment, self.number) for segment in found)
+            return int(tree_segments.size_of(segment, self.number))
         if self.number is None:
-            return sum(segment.height for segment in found)
-        return sum(Postings(segment).positions(self.number).size for segment in found)
+            return segment.height
+        return int(Postings(segment).positions(self.number).size)
 
     def notes(self) -> list[str]:
         own = (

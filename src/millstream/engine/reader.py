@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from typing import TypeVar
 
 import numpy as np
@@ -20,7 +21,7 @@ from millstream.engine.history.evaluation import Evaluation
 from millstream.engine.limits import Limits
 from millstream.engine.plans import Plans
 from millstream.engine.query_tables import failure_key
-from millstream.engine.results import Currents, Tails, rows_between
+from millstream.engine.results import Counts, Currents, Tails, rows_between
 from millstream.engine.shared_plan import SharedPlan
 from millstream.engine.sources import Sources
 from millstream.errors import EvaluationError
@@ -54,6 +55,7 @@ class Reader:
         self._extents = Extents()
         self._tails, self.currents = Tails(), Currents()
         self._heights: dict[str, int] = {}
+        self._counts = Counts()
         self._inputs: tuple[Pipeline, dict[str, frozenset[str]]] = plan.pipeline, {}
 
     def read(self, reader: Callable[[Snapshot], _Item]) -> _Item:
@@ -167,10 +169,19 @@ class Reader:
         own = [rows[value_column(index + 1)].alias(value_column(index)) for index in range(rows.width - 4)]
         return pl.DataFrame([*own, *rows[[*INTERVAL_COLUMNS]].get_columns()])
 
-    def parts_of(self, snapshot: Snapshot, edge: str, query: int) -> int | None:
-        """How many totals of cells are kept of which a query of a group has a part, where such are kept."""
-        is_summed = self._groups[edge].lifted.upper is not None
-        return count_of(self.segments(edge, snapshot), query) if is_summed else None
+    def height_of(self, edge: str, snapshot: Snapshot, query: int) -> int:
+        """How many rows are kept for a query of a group; of totals of cells those in which it has a part."""
+        return self.counted(edge, snapshot, query, partial(self._rows_for, self._groups[edge], query))
+
+    def counted(self, edge: str, snapshot: Snapshot, query: int | None, count: Callable[[pl.DataFrame], int]) -> int:
+        """What is counted in the segments of an edge for a query, which is the same for a segment whenever one asks."""
+        read = self.commits.store.read
+        return self._counts.total((edge, query), snapshot.results.get(edge, ()), lambda name: count(read(name)))
+
+    def _rows_for(self, group: Group, query: int, frame: pl.DataFrame) -> int:
+        if group.lifted.upper is not None:
+            return count_of([frame], query)
+        return sum(rows.height for rows in self._groups.rows_of(group, (), query, [frame]))
 
     def _combined(self, snapshot: Snapshot, group: Group, queries: Numbered, since: int, until: int) -> Batch:
         def wanted(extent: Extent) -> bool:
@@ -204,7 +215,10 @@ class Reader:
             return sum(file.rows for file in files), sum(file.bytes for file in files)
         rows, size, store = 0, 0, self.commits.store
         for name in snapshot.results.get(edge, ()):
-            count, share = rows_between(store.read(name), since, until)
+            segment = self._extents.read(name, store.read, lambda extent: extent.has_changes(since, until))
+            if segment is None:
+                continue  # what was delivered is not read again
+            count, share = rows_between(segment, since, until)
             rows, size = rows + count, size + int(store.size(name) * share)
         return rows, size
 

@@ -8,7 +8,7 @@ has passed, and what has ended is not looked at again.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import polars as pl
@@ -20,7 +20,7 @@ from millstream.kernel.storage.coalescing import current
 from millstream.kernel.storage.segments import numbers
 
 _FEW, _SHARE = 1_000, 4  # rows, and which part of those that are left: more are put together with them
-_EDGES = 1_000  # whose answers are kept in few rows
+_EDGES = 1_000  # whose answers are kept in few rows, and queries whose rows were counted
 
 
 class Tails:
@@ -115,6 +115,26 @@ class Currents:
         """Forget all but these."""
         with self._lock:
             self._known = {edge: known for edge, known in self._known.items() if edge in edges}
+
+
+class Counts:
+    """How many rows each segment has for those who have asked, which never changes: where one asks again, only new ones
+    are counted."""
+
+    def __init__(self) -> None:
+        self._known: dict[Hashable, dict[str, int]] = {}
+        self._lock = threading.Lock()
+
+    def total(self, asker: Hashable, names: Sequence[str], count: Callable[[str], int]) -> int:
+        """Of some segments together."""
+        known = self._known.get(asker, {})
+        found = {name: known[name] if name in known else count(name) for name in names}
+        with self._lock:
+            self._known.pop(asker, None)  # the last in order is the last that asked
+            self._known[asker] = found
+            if len(self._known) > _EDGES:
+                del self._known[next(iter(self._known))]
+        return sum(found.values())
 
 
 def rows_between(segment: pl.DataFrame, since: int, until: int) -> tuple[int, float]:

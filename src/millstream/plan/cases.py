@@ -61,6 +61,9 @@ class _Part:
     value: Expression
 
 
+_Parts = tuple[_Part, ...]
+
+
 def _in_cases(node: lo.Aggregate) -> lo.Aggregate | None:
     if any(map(can_fail, node.computed)):
         return None
@@ -73,17 +76,21 @@ def _in_cases(node: lo.Aggregate) -> lo.Aggregate | None:
         conditions.append(TRUE)  # whatever else is asked, it says which groups there are
     if len(conditions) > _MOST_CASES:
         return None
-    kinds = [parts[0].value.type for parts in known]
-    columns = tuple((*node.keys, *_values_in(condition, known, kinds)) for condition in conditions)
-    names = tuple(map(str, (*node.keys, *node.calls)))
+    # Calls of the same have one column: what a call gives, and where it fails, must be of the same.
+    arguments = list(dict.fromkeys(known))
+    kinds = [parts[0].value.type for parts in arguments]
+    columns = tuple((*node.keys, *_values_in(condition, arguments, kinds)) for condition in conditions)
+    texts = {parts: str(call.argument) for call, parts in zip(node.calls, known, strict=True)}
+    names = (*map(str, node.keys), *(texts[parts] for parts in arguments))
     rows = ph.Cases(node.input, tuple(conditions), columns, names)
     keys = tuple(Column(key.type, place, names[place]) for place, key in enumerate(node.keys))
-    arguments = (Column(kind, len(keys) + place, names[len(keys) + place]) for place, kind in enumerate(kinds))
-    moved = (replace(call, argument=argument) for call, argument in zip(node.calls, arguments, strict=True))
+    places = {parts: len(keys) + place for place, parts in enumerate(arguments)}
+    found = (Column(parts[0].value.type, places[parts], names[places[parts]]) for parts in known)
+    moved = (replace(call, argument=argument) for call, argument in zip(node.calls, found, strict=True))
     return lo.Aggregate(rows, keys, tuple(moved))
 
 
-def _values_in(condition: Expression, calls: Sequence[list[_Part]], kinds: Sequence[DataType]) -> list[Expression]:
+def _values_in(condition: Expression, calls: Sequence[_Parts], kinds: Sequence[DataType]) -> list[Expression]:
     """The arguments of calls in a case."""
     found: list[Expression] = []
     for parts, kind in zip(calls, kinds, strict=True):
@@ -92,19 +99,19 @@ def _values_in(condition: Expression, calls: Sequence[list[_Part]], kinds: Seque
     return found
 
 
-def _parts_of(call: lo.AggregateCall) -> list[_Part] | None:
+def _parts_of(call: lo.AggregateCall) -> _Parts | None:
     """None where a call cannot be taken apart, and has to be for queries to have it in common."""
     argument = call.argument
     if argument is None:
-        return [_Part(TRUE, _MARK)]
+        return (_Part(TRUE, _MARK),)
     function = canonical(call.function)
     if function not in _FUNCTIONS or call.distinct or call.definition is not None or call.others:
         return None
     if function == "count_if" and _has_constants(argument):
-        return [_Part(argument, TRUE)]
+        return (_Part(argument, TRUE),)
     cases = list(dict.fromkeys(part for part in argument.walk() if isinstance(part, Case) and _differs(part)))
     if not cases:
-        return [_Part(TRUE, argument)]
+        return (_Part(TRUE, argument),)
     if len(cases) > 1:
         return None
     (case,) = cases
@@ -116,7 +123,7 @@ def _parts_of(call: lo.AggregateCall) -> list[_Part] | None:
         others += conjuncts(_is_not_true(condition)) if condition != TRUE else []
     if len({part.condition for part in parts}) < len(parts):
         return None
-    return [part for part in parts if not _is_null(part.value)] or None
+    return tuple(part for part in parts if not _is_null(part.value)) or None
 
 
 def _differs(case: Case) -> bool:

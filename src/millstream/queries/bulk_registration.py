@@ -14,6 +14,7 @@ from millstream.language.bind_parameters import size_parameters, with_constants
 from millstream.language.remarks import remarks
 from millstream.language.statement_parser import parse_query
 from millstream.language.syntax import numbered_parameters
+from millstream.plan.lowering.matches import is_fragile
 from millstream.plan.shapes import Shape
 from millstream.queries.modes import Modes
 from millstream.queries.named_templates import NamedTemplates, is_untyped
@@ -27,6 +28,8 @@ from millstream.queries.sharing_choice import SharingChoice
 from millstream.queries.templates import Templates, table_rows
 from millstream.query import Query, Template
 from millstream.types import DataType
+
+_LOOKED_AT = 100  # of many queries, for constants that have no value: each is read for itself
 
 
 class BulkRegistration:
@@ -56,6 +59,7 @@ class BulkRegistration:
                 made = self._made(self._planner, text, kinds, values, shown, mode) if values.height else []
             for query in made if said else ():
                 query.remarks = tuple(said)
+            self._remark_failures(made)
             return made
 
     def register_named(
@@ -78,7 +82,7 @@ class BulkRegistration:
                 if values.height:
                     with remarks() as said:
                         self._add(template, values, shown)
-                    template.remarks = tuple(said) or template.remarks
+                    template.remarks = tuple(dict.fromkeys([*said, *template.remarks]))
                 else:
                     self._planner.session.declare(self._planner.session.declared)
             except BaseException:
@@ -96,6 +100,7 @@ class BulkRegistration:
         made = self._together(planner, template.text, template.parameters, values, names, template.mode, template.name)
         if made is not None:
             template.add(made)
+            template.remarks = (*template.remarks, *self._remark_failures(made))
             return
         session, before = self._planner.session, self._planner.session.declared
         singles = self._named.declare_singles(template, names, values)
@@ -107,6 +112,18 @@ class BulkRegistration:
             if not any(template.query(name) is not None for name in names):
                 session.declared = before
             raise
+
+    def _remark_failures(self, made: Sequence[Query]) -> list[str]:
+        """Notice constants that have no value of some of the queries that share a plan; gives what is said of the
+        first such query. The others were read one by one."""
+        if not made or made[0].template is None or not is_fragile(made[0].common.plan):
+            return []
+        first: list[str] = []
+        for query in made[:_LOOKED_AT]:
+            said = self._planner.certain_failures(query.bound, Place(query.cql, 0, len(query.cql)))
+            query.remarks = (*query.remarks, *said)
+            first = first or [f"{query.name}: {each}" for each in said]
+        return first
 
     def _read(self, text: str, rows: Any, names: Sequence[str] | None) -> tuple[tuple[DataType, ...], pl.DataFrame]:
         """The types and values of parameters; an error where the rows do not go with the text or the names."""

@@ -166,7 +166,7 @@ class Script:
 
 
 @st.composite
-def scripts(draw: st.DrawFn, *, retractions: bool, early: bool = True) -> Script:
+def scripts(draw: st.DrawFn, *, retractions: bool, early: bool = True, length_of_all: int | None = None) -> Script:
     lows = [*sorted(draw(st.lists(st.integers(-1, HORIZON), min_size=1, max_size=5))), HORIZON + 2]
     script = Script([[] for _ in lows], lows, [])
 
@@ -179,7 +179,7 @@ def scripts(draw: st.DrawFn, *, retractions: bool, early: bool = True) -> Script
 
     for number in range(draw(st.integers(0, 12))):
         values, start = draw(VALUES), draw(st.integers(0, HORIZON))
-        length = draw(st.one_of(st.integers(1, 8), st.just(INF)))
+        length = length_of_all or draw(st.one_of(st.integers(1, 8), st.just(INF)))
         end, weight = min(start + length, INF), draw(st.sampled_from([1, 1, 1, 2]))
         # Ends are known from the start, or said later by a retraction, or foretold and then brought forward.
         said = draw(st.sampled_from(["direct", "retracted", "earlier"])) if retractions and end < INF else "direct"
@@ -271,6 +271,13 @@ def test_what_large_states_need_works_on_small_ones(
         mock.patch.object(time_queue, "FULL", 1),
     ):
         check(Aggregate(SCHEMA, keys, tuple(calls)), script, script.copies, arrival=True)
+
+
+@settings(max_examples=25, deadline=None)
+@given(scripts(retractions=False, length_of_all=5), KEYS, st.lists(st.sampled_from(LINEAR), max_size=3, unique=True))
+def test_sums_per_pane_of_rows_in_any_order(script: Script, keys: tuple[int, ...], calls: list[AggregateCall]) -> None:
+    with mock.patch.object(change_points, "_ROWS_PER_PANE", 0):
+        check(Aggregate(SCHEMA, keys, tuple(calls)), script, script.copies, arrival=False)
 
 
 @settings(max_examples=25, deadline=None)

@@ -151,46 +151,75 @@ class Panes:
     sums: Totals
 
 
-def runs_together(rows: pl.DataFrame) -> Int64s | None:
-    """Where the rows begin that follow one another and start and end together, as they do when a stream comes in the
-    order of time; None where these are too few to be worth anything."""
+@dataclass(frozen=True, eq=False)
+class Spans:
+    """From when to when rows are there: a row of each span, and of each row its span."""
+
+    heads: Int64s
+    of: Int64s
+
+    def __len__(self) -> int:
+        return len(self.heads)
+
+
+def rows_together(rows: pl.DataFrame) -> Spans | None:
+    """Which rows start and end together; None where these are too few to be worth anything."""
+    if not rows.height:
+        return None
     start, end = rows.get_column(START).to_numpy(), rows.get_column(END).to_numpy()
     begins = np.append(0, np.flatnonzero((start[1:] != start[:-1]) | (end[1:] != end[:-1])) + 1)
-    return None if len(begins) * _ROWS_PER_PANE > rows.height else begins
+    heads, of = begins, np.arange(len(begins))
+    firsts = start[begins]
+    if (firsts[1:] < firsts[:-1]).any():  # as rows of many queries come, and not as a stream in the order of time
+        heads, of = _again_together(begins, firsts, end[begins] - firsts)
+    if len(heads) * _ROWS_PER_PANE > rows.height:
+        return None
+    return Spans(heads, np.repeat(of, np.diff(begins, append=rows.height)))
 
 
-def pane_codes(rows: pl.DataFrame, begins: Int64s, arrivals: Arrivals) -> Int64s | None:
+def _again_together(begins: Int64s, start: Int64s, length: Int64s) -> tuple[Int64s, Int64s]:
+    """Of stretches of rows those that start alike as one, where all are equally long and few instants are between the
+    first and the last: one of them, and of each its place among these."""
+    first = int(start.min())
+    instants = int(start.max()) - first + 1
+    if instants > len(start) or (length != length[0]).any():
+        return begins, np.arange(len(begins))
+    head = np.full(instants, -1, np.int64)
+    head[start - first] = begins
+    there = head >= 0
+    return head[there], (np.cumsum(there) - 1)[start - first]
+
+
+def pane_codes(rows: pl.DataFrame, spans: Spans, arrivals: Arrivals) -> Int64s | None:
     """Of each row the number of its pane, which says where it begins and whose it is; None where there may be too few
     rows in each."""
     groups = len(arrivals.number)
-    if len(begins) * groups * _ROWS_PER_PANE > rows.height:
+    if len(spans) * groups * _ROWS_PER_PANE > rows.height:
         return None
-    codes = np.repeat(np.arange(len(begins)) * groups, np.diff(begins, append=rows.height))
-    codes += arrivals.owner[: rows.height]
-    return codes
+    return spans.of * groups + arrivals.owner[: rows.height]
 
 
-def panes(rows: pl.DataFrame, begins: Int64s, arrivals: Arrivals, wanted: Sequence[Accumulator]) -> Panes | None:
+def panes(rows: pl.DataFrame, spans: Spans, arrivals: Arrivals, wanted: Sequence[Accumulator]) -> Panes | None:
     """Rows summed by group, start and end; None where too few rows go together to be worth it."""
-    codes = pane_codes(rows, begins, arrivals)
+    codes = pane_codes(rows, spans, arrivals)
     if codes is None:
         return None
     groups = len(arrivals.number)
-    size = len(begins) * groups
+    size = len(spans) * groups
     filled = np.flatnonzero(np.bincount(codes, minlength=size))
     sums = accumulators.map_totals(
         accumulators.contributions(rows, wanted),
         lambda limbs: exact_sum.grouped(limbs, codes, size).take(filled),
     )
-    heads = begins[filled // groups]
+    heads = spans.heads[filled // groups]
     start, end = (rows.get_column(name).to_numpy()[heads] for name in (START, END))
     return Panes(filled % groups, start, end, sums)
 
 
 def pane_points(rows: pl.DataFrame, arrivals: Arrivals, wanted: Sequence[Accumulator]) -> Points | None:
     """The points of rows summed by group, start and end, where that is worth it."""
-    begins = runs_together(rows)
-    found = None if begins is None else panes(rows, begins, arrivals, wanted)
+    spans = rows_together(rows)
+    found = None if spans is None else panes(rows, spans, arrivals, wanted)
     return (
         None
         if found is None

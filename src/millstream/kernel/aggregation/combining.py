@@ -56,11 +56,11 @@ class AggregateCombiner:
         """Rows of totals in the place of rows; None where there are too few for each of them."""
         if self.layout is None or batch.height < LEAST:
             return None
-        begins = change_points.runs_together(batch)
-        if begins is None:
+        spans = change_points.rows_together(batch)
+        if spans is None:
             return None
         arrivals = self._groups.identify(batch, NO_STATE)
-        panes = change_points.panes(batch, begins, arrivals, self._plan.summed)
+        panes = change_points.panes(batch, spans, arrivals, self._plan.summed)
         if panes is None:
             return None
         keys = taken([arrivals.fresh.get_column(name) for name in self._groups.keys], panes.owner)
@@ -86,14 +86,14 @@ class AggregateCombiner:
 
     def _extremes(self, batch: Batch) -> Batch:
         """For each call and all rows of a group that start and end together, one that is the best of them."""
-        begins = change_points.runs_together(batch)
-        if begins is None:
+        spans = change_points.rows_together(batch)
+        if spans is None:
             return batch
         arrivals = self._groups.identify(batch, NO_STATE)
-        codes = change_points.pane_codes(batch, begins, arrivals)
+        codes = change_points.pane_codes(batch, spans, arrivals)
         if codes is None:
             return batch
-        size = len(begins) * len(arrivals.number)
+        size = len(spans) * len(arrivals.number)
         first = np.full(size, -1, np.int64)
         first[codes[::-1]] = np.arange(batch.height)[::-1]
         there = np.flatnonzero(first >= 0)

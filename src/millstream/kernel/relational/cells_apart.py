@@ -45,15 +45,15 @@ class TotalsOfQueries(AggregateCombiner):
         """Rows of totals in the place of rows; None where the rows have few cells, or totals would not be fewer."""
         if self.layout is None or batch.height < LEAST or _are_few(batch):
             return None
-        begins = change_points.runs_together(batch)
-        if begins is None:
+        spans = change_points.rows_together(batch)
+        if spans is None:
             return None
         names = [value_column(key) for key in self._keys[len(CELL) :]]
         place, heads = _places(batch, names)
-        groups = len(begins) * len(heads)
+        groups = len(spans) * len(heads)
         if batch.height <= FAR_MORE * groups:
             return None
-        group = np.repeat(np.arange(len(begins)) * len(heads), np.diff(begins, append=batch.height)) + place
+        group = spans.of * len(heads) + place
         pieces = []
         for span, whole in by_span(batch.with_columns(pl.Series(_GROUP, group))):
             for first in range(0, whole.height, _TOGETHER):
@@ -71,7 +71,7 @@ class TotalsOfQueries(AggregateCombiner):
             partial_sums.encoded(totals[total], kind).alias(name)
             for total, kind, name in zip(self._plan.summed, self._types, self._names, strict=True)
         ]
-        begin = begins[owner // len(heads)]
+        begin = spans.heads[owner // len(heads)]
         times = [pl.Series(name, batch.get_column(name).to_numpy()[begin]) for name in (START, END)]
         weight = constant(WEIGHT, 1, len(begin))
         return frame_of([*(column.alias(name) for name, column in named.items()), *sums, *times, weight])
