@@ -16,6 +16,7 @@ from millstream.kernel.lazy import matched_selection, matches, ranked_tree, tree
 from millstream.kernel.multiway import half_join, join_tree, stem_join
 from millstream.kernel.ordering import first_rows_of_queries, frames, over, sort_keys, top, window_functions
 from millstream.kernel.relational import (
+    cell_aggregate,
     change_log,
     checked_cells,
     compacted_cells,
@@ -131,7 +132,7 @@ TAGS: Mapping[type, str] = {
 
 STEP_TAGS: Mapping[type, str] = {
     aggregate.Aggregate: "aggregate",
-    combined.CellAggregate: "cellaggregate",
+    cell_aggregate.CellAggregate: "cellaggregate",
     checked_cells.CheckedCellAggregate: "checkedcellaggregate",
     compacted_cells.CompactedCellAggregate: "compactedcellaggregate",
     combined.CombinedAggregate: "combinedaggregate",

@@ -10,7 +10,7 @@ import pytest
 
 from millstream.kernel.aggregation.accumulators import Accumulator
 from millstream.kernel.aggregation.aggregate_calls import AggregateCall
-from millstream.kernel.aggregation.combined import CellAggregate, CombinedAggregate
+from millstream.kernel.aggregation.combined import CombinedAggregate
 from millstream.kernel.batch import END, INTERVAL_COLUMNS, START, WEIGHT, Batch, value_columns
 from millstream.kernel.examples import Run, integers
 from millstream.types import BIGINT
@@ -43,18 +43,6 @@ def in_two_steps(run: Run, batches: list[Batch]) -> Batch:
         output.append(run.output)
     run.wait(to=LAST + 10)
     return pl.concat([*output, run.output])
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_totals_of_cells_are_those_of_their_rows(seed: int) -> None:
-    batches = [random_rows(10 * seed + number, 2, 30, 3 * number) for number in range(2)]
-    total = AggregateCall("partial_sum", 1, False, BIGINT)
-    made = in_two_steps(Run(CellAggregate(integers("cell", "v"), keys=(0,), calls=(total,))), batches)
-    for instant in range(LAST):
-        expected: dict[int, int] = defaultdict(int)
-        for cell, value in held(pl.concat(batches), instant):
-            expected[cell] += value
-        assert held(made, instant) == sorted(expected.items())
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -21,13 +21,14 @@ import polars as pl
 from millstream.kernel.aggregation import accumulators
 from millstream.kernel.aggregation.accumulators import COPIES, Totals
 from millstream.kernel.aggregation.aggregate_calls import AggregateCall
-from millstream.kernel.aggregation.combined import CellAggregate, are_some
+from millstream.kernel.aggregation.combined import are_some
 from millstream.kernel.aggregation.exact_sum import grouped
 from millstream.kernel.aggregation.group_table import DEAD, EXISTS, GROUP, TABLE, UNTIL
 from millstream.kernel.batch import END, INF, START, WEIGHT, Batch, concat, value_column
 from millstream.kernel.columns import constant, frame_of, only, stacked, take, taken
 from millstream.kernel.keys import first_of_equal
 from millstream.kernel.operator import Progress, State
+from millstream.kernel.relational.cell_aggregate import CellAggregate
 from millstream.kernel.sharing.cells import CELL, LINEAGE_COLUMN, SPAN_COLUMN, by_span, cells_of_queries, members_of
 from millstream.kernel.sharing.parameters import QUERIES, QUERY
 from millstream.kernel.storage.segments import numbers
@@ -44,6 +45,7 @@ Int64s = npt.NDArray[np.int64]
 class CompactedCellAggregate(CellAggregate):
     r"""Where rows are not `lasting`, nothing is put together.
 
+    >>> from millstream.kernel.sharing.cells import cell_of
     >>> total = AggregateCall("partial_sum", 2, False, BIGINT)
     >>> cells = (*CELL, *integers("v"))
     >>> run = Run(CompactedCellAggregate(cells, (0, 1), (total,), retractions=True), queries(of={1: [5], 2: [5]}))

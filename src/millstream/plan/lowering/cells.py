@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from millstream.kernel.aggregation.accumulators import Accumulator
 from millstream.kernel.aggregation.aggregate_calls import AggregateCall
-from millstream.kernel.aggregation.combined import CellAggregate, CombinedAggregate
+from millstream.kernel.aggregation.combined import CombinedAggregate
+from millstream.kernel.relational.cell_aggregate import CellAggregate
 from millstream.kernel.relational.checked_cells import CheckedCellAggregate, MemberCheck
 from millstream.kernel.relational.compacted_cells import CompactedCellAggregate
 from millstream.kernel.relational.failures import Failing
