@@ -13,7 +13,7 @@ from tests.attacks.victim import Victim, scaled
 from tests.support.long_texts import LONG_TEXTS
 
 pytestmark = pytest.mark.slow
-_MOST_MEMORY = 6 << 30  # of the service itself: each step of a join may make half a gigabyte, and a plan has many
+_MOST_MEMORY = 10 << 30  # of the service itself: each step of a join may make half a gigabyte, and a plan has many
 
 
 def _peak(pid: int) -> int:

@@ -62,10 +62,11 @@ def test_statements_that_are_too_long(db: ms.Database, name: str) -> None:
             "nested too deeply",
         ),
         (f"SELECT {_list('(SELECT count(*) FROM t WHERE a = {0}) AS c{0}', 500)}", "nested too deeply"),
+        (f"SELECT {_list('*', 2_001)} FROM s [RANGE 5]", "too many columns"),
         (_doubled(6), "a join of 64 inputs"),
         (_doubled(40), "reads too much"),
     ],
-    ids=["inputs", "EXISTS", "subqueries", "joins that become one", "WITH that doubles"],
+    ids=["inputs", "EXISTS", "subqueries", "stars", "joins that become one", "WITH that doubles"],
 )
 def test_queries_that_read_too_much(db: ms.Database, text: str, said: str) -> None:
     with pytest.raises(ms.NotSupportedError, match=said) as caught:

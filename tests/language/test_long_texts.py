@@ -58,6 +58,7 @@ def _joined(word: str, term: str, count: int = TERMS) -> str:
             [1],
         ),
         (f"SELECT CASE {' '.join(f'WHEN a = {n} THEN {n}' for n in range(TERMS))} ELSE 7 END AS a FROM t", [1, 7]),
+        (f"SELECT CASE a {' '.join(f'WHEN {n} THEN {n + 7} / a' for n in range(400))} ELSE b END AS a FROM t", [2, 8]),
         ("SELECT 1.5e0 AS a UNION SELECT a FROM t UNION ALL SELECT b FROM t", [1, 1, 1.5, 2, 5000]),
         ("SELECT a FROM t UNION ALL SELECT b FROM t EXCEPT SELECT 1 EXCEPT SELECT 2", [5000]),
         ("SELECT a FROM t EXCEPT (SELECT b FROM t UNION SELECT 5000)", []),

@@ -125,13 +125,13 @@ class Counts:
         self._known: dict[Hashable, dict[str, int]] = {}
         self._lock = threading.Lock()
 
-    def total(self, asker: Hashable, names: Sequence[str], count: Callable[[str], int]) -> int:
+    def total(self, reader: Hashable, names: Sequence[str], count: Callable[[str], int]) -> int:
         """Of some segments together."""
-        known = self._known.get(asker, {})
+        known = self._known.get(reader, {})
         found = {name: known[name] if name in known else count(name) for name in names}
         with self._lock:
-            self._known.pop(asker, None)  # the last in order is the last that asked
-            self._known[asker] = found
+            self._known.pop(reader, None)  # the last in order is the last that asked
+            self._known[reader] = found
             if len(self._known) > _EDGES:
                 del self._known[next(iter(self._known))]
         return sum(found.values())

@@ -16,6 +16,7 @@ from millstream.language.type_names import is_stored
 
 MAX_TEXT = 1 << 20  # characters, besides constants: its tokens and trees take some hundred times that
 MAX_WORDS = 20_000  # names, constants, operators and signs of one statement
+MAX_COLUMNS = 4_000  # of a select list
 MAX_DIGITS = 1_000  # of one number: 38 are kept, and Python itself reads no more than 4,300
 MAX_INPUTS = 1_000  # streams and tables that one query reads, each as often as it does, those of views too
 
@@ -66,6 +67,13 @@ def _has_rows_only(statement: Sequence[Any]) -> bool:
     """INSERT .. VALUES: its rows are taken one by one."""
     kinds = {token.token_type for token in statement}
     return statement[0].token_type == TokenType.INSERT and TokenType.SELECT not in kinds
+
+
+def check_columns(count: int, place: Place) -> None:
+    if count > MAX_COLUMNS and not is_stored():
+        raise NotSupportedError(
+            "a select list of too many columns", detail=f"at most {MAX_COLUMNS:,}, those of * counted", place=place
+        )
 
 
 def too_many_inputs(place: Place) -> NotSupportedError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
@@ -13,12 +14,14 @@ from millstream.language.blocks import AggregateReference, Block, Source, width_
 from millstream.language.expressions import ExpressionBinder, ExpressionContext
 from millstream.language.generators import check_list, generator_of
 from millstream.language.group_by import GroupClause, GroupingReference, grouping_value
+from millstream.language.lengths import check_columns
 from millstream.language.ordering import OrderClauses
 from millstream.language.over import OverBinder, named_windows
 from millstream.language.scope import Scope
 from millstream.language.stars import edited, star_of
 from millstream.language.syntax import SOURCE_TEXT, StreamOperator, place_of
 from millstream.names import shown_name, why_unusable
+from millstream.plan.nodes import AggregateCall
 from millstream.types import MONTHS
 
 
@@ -43,6 +46,7 @@ class SelectBinder:
         binder = ExpressionBinder(self._binder, scope, "the select list", aggregates=True, windows=self._windows)
         for item in self._items:
             self._select_item(item, binder, block)
+            check_columns(len(block.select), self._place(item))
         if block.generated is not None and query.args.get("group") is not None:
             raise NotSupportedError(
                 "rows of an array in the select list of GROUP BY",
@@ -163,18 +167,20 @@ class SelectBinder:
         block.calls = list(dict.fromkeys(calls))
         if group is not None:
             GroupClause(group, lambda key: self._group_key(key, block), self._place(group)).into(block)
+        row: list[Expression | AggregateCall] = [*block.keys, *block.calls]
+        places = {part: at for at, part in reversed([*enumerate(row)])}  # of equal ones that of the first
         items = self._items if len(self._items) == len(block.select) else None
         for index, expression in enumerate(block.select):
             place = self._place(items[index] if items else self._query)
-            block.select[index] = _behind_group(expression, block, place)
+            block.select[index] = _behind_group(expression, block, places, place)
         if block.having is not None:
-            block.having = _behind_group(block.having, block, self._place(self._query.args["having"]))
+            block.having = _behind_group(block.having, block, places, self._place(self._query.args["having"]))
         if block.qualify is not None:
-            block.qualify = _behind_group(block.qualify, block, self._place(self._query.args["qualify"]))
+            block.qualify = _behind_group(block.qualify, block, places, self._place(self._query.args["qualify"]))
         if block.order:
             place = self._place(self._query.args["order"])
             block.order = [
-                replace(item, expression=_behind_group(item.expression, block, place)) for item in block.order
+                replace(item, expression=_behind_group(item.expression, block, places, place)) for item in block.order
             ]
 
     def _group_key(self, key: exp.Expr, block: Block) -> Expression:
@@ -216,14 +222,14 @@ def _check_clauses(query: exp.Select, text: str) -> None:
         )
 
 
-def _behind_group(expression: Expression, block: Block, place: Place) -> Expression:
-    """The expression over the row (keys, calls) of a GROUP BY."""
-    if expression in block.keys:
-        index = block.keys.index(expression)
+def _behind_group(
+    expression: Expression, block: Block, places: Mapping[Expression | AggregateCall, int], place: Place
+) -> Expression:
+    """The expression over the row (keys, calls) of a GROUP BY, which are at these places."""
+    if (index := places.get(expression)) is not None:
         return Column(expression.type, index, str(expression))
     if isinstance(expression, AggregateReference):
-        index = block.calls.index(expression.call)
-        return Column(expression.type, len(block.keys) + index, str(expression))
+        return Column(expression.type, places[expression.call], str(expression))
     if isinstance(expression, GroupingReference):
         return grouping_value(expression, block, place)
     if isinstance(expression, Column):
@@ -232,25 +238,27 @@ def _behind_group(expression: Expression, block: Block, place: Place) -> Express
             hint=f"add it to GROUP BY, or put it into an aggregate such as MAX({expression.name})",
             place=place,
         )
-    children = tuple(_behind_group(child, block, place) for child in expression.children)
+    children = tuple(_behind_group(child, block, places, place) for child in expression.children)
     return expression.with_children(children) if children else expression
 
 
 def _once(names: Sequence[str], values: Sequence[Expression]) -> dict[str, Expression]:
     """What names of the select list stand for that are there once."""
     lower = [name.lower() for name in names]
-    return {name: value for name, value in zip(lower, values, strict=True) if lower.count(name) == 1}
+    times = Counter(lower)
+    return {name: value for name, value in zip(lower, values, strict=True) if times[name] == 1}
 
 
 def unique(names: Sequence[str], reserved: Iterable[str] = ()) -> list[str]:
     """Output names made unique, and other than those that are reserved: a, a_1, a_2, ..."""
-    taken = set(reserved)
+    taken, last = set(reserved), dict[str, int]()
     result = []
     for name in names:
-        candidate, suffix = name, 0
+        candidate, suffix = name, last.get(name, 0)
         while candidate.lower() in taken:
             suffix += 1
             candidate = f"{name}_{suffix}"
         taken.add(candidate.lower())
+        last[name] = suffix  # all before it are taken
         result.append(candidate)
     return result

@@ -14,15 +14,16 @@ from millstream.types import Schema
 
 def kernel_calls(calls: Sequence[lo.AggregateCall], columns: Sequence[Expression]) -> tuple[AggregateCall, ...]:
     """The calls as the kernel takes them: their arguments are among the columns."""
+    places = {column: place for place, column in reversed([*enumerate(columns)])}
     return tuple(
         AggregateCall(
             call.function,
-            None if call.argument is None else columns.index(call.argument),
+            None if call.argument is None else places[call.argument],
             call.distinct,
             call.type,
             call.definition,
             call.gives_error,
-            tuple(map(columns.index, call.others)),
+            tuple(places[other] for other in call.others),
             call.options,
         )
         for call in calls
