@@ -186,6 +186,15 @@ def test_queries_of_a_template_are_read_together(db: ms.Database, keys: str, gro
             assert own == query.changes(since=since).to_pylist()
 
 
+def test_extremes_of_values_far_apart(db: ms.Database) -> None:
+    db.execute("SET sharing = 'on'; CREATE STREAM L (a INT, v BIGINT, c STRING) TIMESTAMP BY ts")
+    db.insert("L", [(1, 2, "a", 0), (None, 2**62, "ab", 0), (1, -1, "a", 5)])
+    text = "SELECT c, min(v) AS least, max(v) AS most FROM L [RANGE 1] WHERE v {} GROUP BY c HAVING max(a) < 4"
+    queries = [db.register(text.format(which)) for which in (">= 0", "> 5")]
+    assert all(is_in_cells(query) for query in queries)
+    assert [query.result(at=0).to_pylist() for query in queries] == [[{"c": "a", "least": 2, "most": 2}], []]
+
+
 def test_a_row_is_summed_once_however_many_queries_want_it(db: ms.Database) -> None:
     queries = db.register_many("SELECT count(*) FROM S [RANGE 5] WHERE a > ?", [(-1 - n,) for n in range(500)])
     db.insert("S", [(1, 1, 1, 1, 0.5, None, None, ts) for ts in range(3)])

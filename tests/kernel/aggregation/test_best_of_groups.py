@@ -8,11 +8,11 @@ import pytest
 
 from millstream.kernel.aggregation.aggregate_calls import AggregateCall
 from millstream.kernel.aggregation.extremes import best_of_groups, order_of
-from millstream.types import INT
+from millstream.types import BIGINT, INT
 
 
 @pytest.mark.parametrize("function", ["min", "max"])
-@pytest.mark.parametrize("factor", [1, 10**7])
+@pytest.mark.parametrize("factor", [1, 10**7, 2**57, 2**59])
 @pytest.mark.parametrize("seed", range(4))
 def test_the_best_of_what_is_there(function: str, factor: int, seed: int) -> None:
     random, groups = np.random.default_rng(seed), 5
@@ -20,11 +20,11 @@ def test_the_best_of_what_is_there(function: str, factor: int, seed: int) -> Non
     drawn = random.integers(-9, 9, 60)
     values = [None if value == 0 else int(value) * factor for value in drawn]
     found = best_of_groups(
-        pl.Series(values, dtype=pl.Int32),
+        pl.Series(values, dtype=pl.Int64 if factor > 2**27 else pl.Int32),
         weight,
         owner,
         groups,
-        order_of(AggregateCall(function, 0, False, INT)),
+        order_of(AggregateCall(function, 0, False, BIGINT if factor > 2**27 else INT)),
     )
     for group in range(groups):
         copies: dict[int, int] = {}

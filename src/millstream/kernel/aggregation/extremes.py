@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from millstream.kernel.aggregation.aggregate_calls import AggregateCall
 from millstream.kernel.aggregation.group_table import GROUP
 from millstream.kernel.aggregation.instants import GroupInstants
-from millstream.kernel.aggregation.ordinals import combined, heads, ordinals
+from millstream.kernel.aggregation.ordinals import LIMIT, combined, heads, ordinals, ranked
 from millstream.kernel.aggregation.sorted_runs import SortedRuns, add_run, bisect_within, expand
 from millstream.kernel.batch import END, START, value_column
 from millstream.kernel.columns import ascending, chosen, frame_of, is_null, is_small, nulls, only, stacked, take, taken
@@ -109,6 +109,8 @@ def best_of_groups(column: pl.Series, weight: Int64s, owner: Int64s, count: int,
     if counted is not None:
         return counted
     quality, span = order.quality(frame_of([column.alias(order.value)]))
+    if span * count >= LIMIT:  # of values far apart
+        quality, span = ranked(quality)
     codes, rows, place = np.unique(owner * span + quality, return_index=True, return_inverse=True)
     there = np.flatnonzero(np.bincount(place, weight, len(codes)) > 0)
     last = np.searchsorted(codes[there], np.arange(1, count + 1) * span) - 1

@@ -12,7 +12,7 @@ from millstream.kernel.columns import integers, is_small
 from millstream.kernel.keys import order_codes
 
 Int64s = NDArray[np.int64]
-_LIMIT = 1 << 62
+LIMIT = 1 << 62
 _SIGN = np.int64(-(1 << 63))
 
 
@@ -27,11 +27,11 @@ def ordinals(rows: pl.DataFrame, columns: Sequence[str]) -> tuple[Int64s, int]:
 def combined(major: tuple[Int64s, int], minor: tuple[Int64s, int]) -> tuple[Int64s, int]:
     """Numbers that sort by the first numbers, then by the second."""
     # Numbers far apart are replaced by ranks, which are as small as can be.
-    if major[1] * minor[1] >= _LIMIT:
+    if major[1] * minor[1] >= LIMIT:
         minor = ranked(minor[0])
-    if major[1] * minor[1] >= _LIMIT:
+    if major[1] * minor[1] >= LIMIT:
         major = ranked(major[0])
-    assert major[1] * minor[1] < _LIMIT, "ranks of rows in memory always fit"
+    assert major[1] * minor[1] < LIMIT, "ranks of rows in memory always fit"
     return major[0] * minor[1] + minor[0], major[1] * minor[1]
 
 
@@ -41,7 +41,7 @@ def _ordinal(column: pl.Series) -> tuple[Int64s, int]:
     if (column.dtype.is_integer() or column.dtype.is_temporal()) and not column.null_count():
         values = integers(column)
         least, greatest = int(values.min()), int(values.max())
-        if greatest - least < _LIMIT:
+        if greatest - least < LIMIT:
             return values - least, greatest - least + 1
     if column.dtype.is_float() and not column.null_count() and is_small(len(column)):
         return ranked(order_codes(column).view(np.int64) ^ _SIGN)
