@@ -6,7 +6,7 @@ This is the one file here that imports Millstream.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -184,8 +184,8 @@ class Run:
         past, final = past_of(self.world, query, self._operator(name)), self.world.final(query.reads)
         if past.waits:
             found.wait()  # it counts what is kept
-        past = past.believed(self.world, query, self._operator(name), found.notices)
-        _same(f"whether {name} has notices", bool(found.notices), past.is_told(final))
+        past = past.believed(self.world, query, self._operator(name), _of_the_past(found.notices))
+        _same(f"whether {name} has notices", bool(_of_the_past(found.notices)), past.is_told(final))
         self.world.readers[name], self.pasts[name] = query.reads, past
         self.begins[name] = past.answerable(self.world, query, final)
         self.delivered[name], self.followed[name] = [], []
@@ -236,7 +236,7 @@ class Run:
         if final < 0:
             return
         past = self._past(name)
-        _same(f"whether {name} has notices", bool(registered.notices), past.is_told(final))
+        _same(f"whether {name} has notices", bool(_of_the_past(registered.notices)), past.is_told(final))
         evaluator, first = Evaluator(self.world, final, past.kept), past.answerable(self.world, query, final)
         is_stream = registered.kind == "stream"
         if query.operator is not None:
@@ -307,8 +307,8 @@ class Run:
             self._check_failed(f"{name}, asked ad hoc", lambda: self.db.execute(query.text.cql))
             return
         answer = self._told(lambda: self.db.execute(query.text.cql))
-        past = past.believed(self.world, query, self._operator(name), answer.notices)
-        _same(f"whether {name}, asked ad hoc, has notices", bool(answer.notices), past.is_told(now))
+        past = past.believed(self.world, query, self._operator(name), _of_the_past(answer.notices))
+        _same(f"whether {name}, asked ad hoc, has notices", bool(_of_the_past(answer.notices)), past.is_told(now))
         found, evaluator = Counter(_rows(answer.table)), Evaluator(self.world, now, past.kept)
         if self.db.query(name).kind == "stream" and (query.reads or query.operator):
             first = past.answerable(self.world, query, now)
@@ -400,3 +400,8 @@ class Asked:
     def close(self) -> None:
         self.db.close()
         self.world.close()
+
+
+def _of_the_past(notices: Sequence[str]) -> list[str]:
+    """Without what is said of the text: of places in it, and of constants that have no value."""
+    return [notice for notice in notices if not notice.startswith(("line ", "it fails as soon as a row comes"))]
