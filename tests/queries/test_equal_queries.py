@@ -307,3 +307,19 @@ def test_on_spark_and_after_a_restart(session: SparkSession, tmp_path: Path) -> 
         feed(db, 4, 6)
         assert len(numbers(db)) == 1
         assert rows(db.query("q1")) == rows(db.query("q5")) != before
+
+
+def test_a_name_that_is_gone_stays_gone_where_equal_queries_fail(tmp_path: Path) -> None:
+    """One by one, since they fail together: the row that they have gets the words of the one that is left."""
+    text = "SELECT ISTREAM(sum(b), count(*) FILTER (WHERE a > ? AND a < ?)) FROM S [PARTITION BY b RANGE 1 ON b]"
+    with ms.connect(tmp_path / "db", engine="inprocess") as db:
+        db.execute("SET sharing = 'on'; CREATE STREAM S (a INT, b BIGINT) TIMESTAMP BY ts HEARTBEAT DELAY 3")
+        db.insert("S", [(1, 2**62, 5), (1, 2**62, 7)])
+        db.register(text.replace("?", "0"), name="first")
+        db.insert("S", [(3, 2**63 - 1, 12), (3, -(2**63), 12)])
+        db.register_many(text, [(3, 1), (4, 0), (4, 0)], names=["other", "gone", "left"])
+        db.query("gone").drop()
+        db.advance(to=20)
+        assert {query.name for query in db.queries() if query.error is not None} == {"first", "other", "left"}
+    with ms.connect(tmp_path / "db", engine="inprocess") as db:
+        assert {query.name for query in db.queries()} == {"first", "other", "left"}

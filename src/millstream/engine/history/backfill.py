@@ -330,10 +330,15 @@ class Backfills:
         for (group, rows), run in zip(parts, runs, strict=True):
             if group.edge in run.failures:
                 if run.has_common_failure or len(numbers_of(rows)) == 1:
-                    self._admission.fail(group, rows, run.failures[group.edge])
+                    self._admission.fail(group, self._still_waiting(group, rows), run.failures[group.edge])
                 else:
                     for half in halves(rows):
-                        self.admit([(group, half)])
+                        self.admit([(group, self._still_waiting(group, half))])
+
+    def _still_waiting(self, group: Group, rows: RowsByShape) -> RowsByShape:
+        """The rows of queries that wait, as the last commit has them: of one that is gone there may be the words of
+        another that is equal."""
+        return only_queries(self._groups.tables.rows(group, "waiting"), numbers_of(rows))
 
     def _run_through(self, group: Group, rows: RowsByShape, written: Written) -> HistoryRun:
         """The past of queries of a group."""
