@@ -146,7 +146,7 @@ def test_the_row_that_is_wrong_is_named_by_its_place_in_all() -> None:
     line = json.dumps(ROW).encode() + b"\n"
     with pytest.raises(InputError, match="row 50001, column"):
         read(line * 50_000 + b'{"k": "no", "v": "x", "ts": 1}\n', RowFormat.NDJSON)
-    with pytest.raises(InputError, match="row 50001 has 1 values"):
+    with pytest.raises(InputError, match="row 50001 has 1 value, not 3"):
         read(line * 50_000 + b"[1]\n", RowFormat.NDJSON)
 
 
