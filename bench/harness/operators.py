@@ -14,11 +14,8 @@ from bench.workloads.cliques import Clique
 from millstream.kernel.batch import START, Batch
 from millstream.kernel.just_in_time.tally import COUNTS, Tally
 from millstream.kernel.operator import NO_STATE, Operator, Progress, State
-from millstream.kernel.step_limits import StepLimits, limited
 
 NO_TIME = Progress((0,), (0,))
-# Some alternatives are bad plans, and routes differ from run to run: how bad they are is what is measured.
-UNLIMITED = StepLimits(join_pairs=1 << 50, join_rows=1 << 50, join_bytes=1 << 50)
 BATCHES = 5  # per window of a clique
 
 
@@ -37,8 +34,7 @@ def run(operator: Operator, inputs: Sequence[pl.DataFrame], batch: int) -> Itera
         high = min(low + batch, inputs[0].height)
         progress = Progress((low - 1,) * len(inputs), (high - 1,) * len(inputs))
         wall, cpu = time.perf_counter(), time.process_time()
-        with limited(UNLIMITED):
-            output, state = operator.step(parts, state, progress)
+        output, state = operator.step(parts, state, progress)
         wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
         segments = [segment for kept in state.values() for segment in kept]
         held, size = sum(s.height for s in segments), sum(int(s.estimated_size()) for s in segments)
@@ -98,8 +94,7 @@ def run_clique(operator: Operator, clique: Clique, inputs: Sequence[pl.DataFrame
         parts = [rows.filter(pl.col(START).is_between(low, high, closed="left")) for rows in inputs]
         progress = Progress((low - 1,) * len(inputs), (high - 1,) * len(inputs))
         began, cpu = time.perf_counter(), time.process_time()
-        with limited(UNLIMITED):
-            output, state = operator.step(parts, state, progress)
+        output, state = operator.step(parts, state, progress)
         if number >= BATCHES:
             wall, spent = wall + time.perf_counter() - began, spent + time.process_time() - cpu
             elements += sum(part.height for part in parts)

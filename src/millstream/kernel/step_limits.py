@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from contextvars import ContextVar
+from contextvars import ContextVar, Token
 from dataclasses import dataclass
 
 from millstream.errors import EvaluationError
@@ -110,10 +110,15 @@ def wanted_for_good() -> AbstractContextManager[None]:
     return wanted_while(lambda: None)
 
 
-def begin_step() -> None:
-    """A step begins: nothing is counted yet."""
+def begin_step() -> Token[StepMeter | None]:
+    """A step begins: nothing is counted yet. Gives what `end_step` is to be called with."""
     check_wanted()
-    _meter.set(StepMeter(_limits.get()))
+    return _meter.set(StepMeter(_limits.get()))
+
+
+def end_step(begun: Token[StepMeter | None]) -> None:
+    """What this thread does from now on does not count to the step."""
+    _meter.reset(begun)
 
 
 def check_wanted() -> None:

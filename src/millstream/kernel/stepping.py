@@ -16,7 +16,7 @@ import polars as pl
 from millstream.errors import CancelledError, Error, EvaluationError, StateError
 from millstream.kernel.batch import Batch
 from millstream.kernel.operator import Operator, Progress, State
-from millstream.kernel.step_limits import begin_step
+from millstream.kernel.step_limits import begin_step, end_step
 
 _SURROUNDINGS = (StateError, CancelledError, OSError, MemoryError)
 _NO_MEMORY = "_ArrayMemoryError"  # NumPy's, which Polars passes on as an error in making it
@@ -44,8 +44,17 @@ def stepped(
     operator: Operator, inputs: Sequence[Batch], state: State, progress: Progress, name: str = ""
 ) -> tuple[Batch, State]:
     """One step of an operator, which raises only EvaluationError of its own."""
-    begin_step()
-    note_step(name)
+    begun = begin_step()
+    try:
+        note_step(name)
+        return _attempted(operator, inputs, state, progress, name)
+    finally:
+        end_step(begun)
+
+
+def _attempted(
+    operator: Operator, inputs: Sequence[Batch], state: State, progress: Progress, name: str
+) -> tuple[Batch, State]:
     try:
         return operator.step(inputs, state, progress)
     except (EvaluationError, *_SURROUNDINGS):
